@@ -7,20 +7,21 @@
  * forward and backward. Useful work only: 4 * head_dim * visible pairs * heads
  * operations forward and 10 backward (five products, though our kernels make
  * seven, and eight for heads over 128), so what a mask hides and a kernel
- * computes all the same counts as lost time. "five" is the backward pass by the
- * kernel that makes all gradients at once, see bt_cuda_plan_fuse(). Each figure
- * is the median of single passes between two events, after warm-up; the inputs
- * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
- * same cases. */
+ * computes all the same counts as lost time. "one" and "two" are the backward
+ * pass of all documents by one kernel or by two, of which "backward" chooses,
+ * see BT_DENSE_QUERIES; "plan" is the host time of updating the plan. Each
+ * figure is the median of single passes between two events, after warm-up; the
+ * inputs (200 MB) do not fit the L2. attention_gpu.py times other libraries on
+ * the same cases. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
-#include "mask/plan.h"
 
 #include <cuda_runtime_api.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum { TOKENS = 16384, WIDTH = 2048, WARM = 5, RUNS = 25 };
 
@@ -110,6 +111,7 @@ static const struct bench_case {
     { "all_d128_8k", sequence_all, 8192, 128, 1 },
     { "all_d64_8k", sequence_all, 8192, 64, 1 },
     { "causal_d128_8k", sequence_causal, 8192, 128, 1 },
+    { "causal_d128_4k", sequence_causal, 4096, 128, 1 },
     { "causal_d128_2k", sequence_causal, 2048, 128, 1 },
     { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4 },
     { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1 },
@@ -227,12 +229,40 @@ static void measure(const setup *s, const char *name, void pass(const setup *),
     cudaEventDestroy(stop);
 }
 
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e6 + (double)t.tv_nsec * 1e-3;
+}
+
+/* Host time of updating the plan, copy queued; with the lists of both passes.
+ */
+static void measure_plan(setup *s, const bauta_mask *mask, bool json)
+{
+    bauta_error err = { 0 };
+    float us[RUNS];
+    for (int i = 0; i < RUNS; i++) {
+        double start = now();
+        need(bt_cuda_plan_update(s->plan, mask, 0, TOKENS, 0, NULL, &err),
+             err.message);
+        us[i] = (float)(now() - start);
+        need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+    }
+    qsort(us, RUNS, sizeof(us[0]), by_size);
+    if (json)
+        printf("{\"system\":\"bauta\",\"case\":\"%s\",\"pass\":\"plan\","
+               "\"us\":%.1f}\n",
+               s->c->name, (double)us[RUNS / 2]);
+    else
+        printf("%-26s plan     %8.1f us\n", s->c->name, (double)us[RUNS / 2]);
+}
+
 static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
                   float *lse)
 {
     bauta_error err = { 0 };
     bauta_mask *mask = case_mask(c);
-    bauta_plan *plan = NULL;
     bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     setup s = { .c = c, .x = x, .lse = lse };
 
@@ -241,21 +271,17 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     shape.head_dim = c->head_dim;
     s.shape = shape;
     s.pairs = (double)bauta_mask_pairs(mask) * (double)shape.heads;
-    need(bt_plan_create(&plan, mask, 0, TOKENS, bt_cuda_tile_rows(c->head_dim),
-                        &err),
-         err.message);
-    need(bt_cuda_plan_create(&s.plan, plan, &shape, &err), err.message);
+    need(bt_cuda_plan_create(&s.plan, &shape, true, &err), err.message);
+    measure_plan(&s, mask, json);
     measure(&s, "forward", forward, 2.0, json);
-    need(bt_cuda_plan_add_backward(s.plan, plan, &err), err.message);
     measure(&s, "backward", backward, 5.0, json);
-    bt_cuda_plan_free(s.plan);
-    need(bt_cuda_plan_create(&s.plan, plan, &shape, &err), err.message);
-    if (bt_cuda_plan_fuse(s.plan)) {
-        need(bt_cuda_plan_add_backward(s.plan, plan, &err), err.message);
-        measure(&s, "five", backward, 5.0, json);
+    for (int i = 0; i < 2 && c->head_dim > 64 && c->head_dim <= 128; i++) {
+        bt_cuda_plan_set_dense(s.plan, i ? 0 : SIZE_MAX);
+        need(bt_cuda_plan_update(s.plan, mask, 0, TOKENS, 0, NULL, &err),
+             err.message);
+        measure(&s, i ? "one" : "two", backward, 5.0, json);
     }
     bt_cuda_plan_free(s.plan);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
 

@@ -10,6 +10,8 @@ events. A back end that cannot express a
 case is not in its row: cuDNN and FlashAttention-2 know causal and no mask, and
 FlashAttention-2 documents and windows through varlen_attn; FlexAttention knows
 all of them; "dense" is scaled_dot_product_attention with a boolean matrix.
+FlashAttention-3 ("flash3"; "flash3-det" with deterministic=True) is timed where
+its module flash_attn_interface is installed.
 """
 
 import json
@@ -26,6 +28,11 @@ try:
     from torch.nn.attention.varlen import varlen_attn
 except ImportError:  # PyTorch before 2.10
     varlen_attn = None
+
+try:  # the folder hopper/ of FlashAttention's repository
+    from flash_attn_interface import flash_attn_func, flash_attn_varlen_func
+except ImportError:
+    flash_attn_func = None
 
 # A backward pass is timed again and again on one graph.
 torch._functorch.config.donated_buffer = False
@@ -66,6 +73,7 @@ CASES = {
     "all_d128_8k": ("all", 8192, 128, 1),
     "all_d64_8k": ("all", 8192, 64, 1),
     "causal_d128_8k": ("causal", 8192, 128, 1),
+    "causal_d128_4k": ("causal", 4096, 128, 1),
     "causal_d128_2k": ("causal", 2048, 128, 1),
     "causal_d96_8k": ("causal", 8192, 96, 1),
     "causal_d192_8k": ("causal", 8192, 192, 1),
@@ -94,6 +102,46 @@ def median_ms(call):
     return statistics.median(times)
 
 
+def packed(kind, time):
+    """Where sequences end, and the longest."""
+    ends = [0]
+    for _ in range(TOKENS // time):
+        for share in SHARES if kind == "documents" else [8192]:
+            ends.append(ends[-1] + share * time // 8192)
+    longest = max(b - a for a, b in zip(ends, ends[1:]))
+    return torch.tensor(ends, dtype=torch.int32, device="cuda"), longest
+
+
+def flattened(d, *tensors):
+    return [x.transpose(1, 2).reshape(TOKENS, WIDTH // d, d) for x in tensors]
+
+
+def first(result):
+    """The output: some versions also return the log-sum-exp."""
+    return result[0] if isinstance(result, tuple) else result
+
+
+def flash3_calls(kind, time, d, q, k, v):
+    if not flash_attn_func or kind in ("prefix", "sinks"):
+        return
+    options = {"causal": kind != "all"}
+    if kind == "window":
+        options["window_size"] = (1023, 0)
+    if kind == "documents":
+        ends, longest = packed(kind, time)
+        inputs = flattened(d, q, k, v) + [ends, ends]
+        options.update(max_seqlen_q=longest, max_seqlen_k=longest)
+        call = flash_attn_varlen_func
+    else:
+        inputs = [x.transpose(1, 2) for x in (q, k, v)]
+        call = flash_attn_func
+    for name, det in (("flash3", False), ("flash3-det", True)):
+        yield (
+            name,
+            lambda det=det: first(call(*inputs, deterministic=det, **options)),
+        )
+
+
 def calls(kind, time, d, q, k, v):
     """(name, call) of every back end that can express the case."""
     causal = kind == "causal"
@@ -111,15 +159,8 @@ def calls(kind, time, d, q, k, v):
 
             yield name, call
     if varlen_attn and kind in ("documents", "window"):
-        ends = [0]
-        for _ in range(TOKENS // time):
-            for share in SHARES if kind == "documents" else [8192]:
-                ends.append(ends[-1] + share * time // 8192)
-        longest = max(b - a for a, b in zip(ends, ends[1:]))
-        ends = torch.tensor(ends, dtype=torch.int32, device="cuda")
-        flat = [
-            x.transpose(1, 2).reshape(TOKENS, WIDTH // d, d) for x in (q, k, v)
-        ]
+        ends, longest = packed(kind, time)
+        flat = flattened(d, q, k, v)
         window = (1023, 0) if kind == "window" else (-1, 0)
 
         def call_varlen():
@@ -128,6 +169,7 @@ def calls(kind, time, d, q, k, v):
             )
 
         yield "flash2-varlen", call_varlen
+    yield from flash3_calls(kind, time, d, q, k, v)
     mod = rule(kind, time)
     if mod and not causal:
         matrix = dense(kind, time)

@@ -4,7 +4,8 @@
 #ifndef BT_BENCH_H
 #define BT_BENCH_H
 
-#include <omp.h>
+#include "base/thread_pool.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,53 +110,90 @@ bench_chains_avx2(long turns)
 }
 #endif
 
-/* GFLOP/s of fused multiply-adds in registers, for some milliseconds; 0 where
- * the machine has no vector unit that this file knows. */
-static inline double bench_peak(int threads)
+/* A pool that lives as long as the bench. */
+static inline bt_thread_pool *bench_pool(int threads)
 {
-    double flops = 0, begin = 0, seconds = 0;
-#if defined(__x86_64__)
-    const long turns = 1000000;
-    int wide = __builtin_cpu_supports("avx512f");
-    flops = 2.0 * 10 * (wide ? 16 : 8) * (double)turns * threads;
-#pragma omp parallel num_threads(threads)
-    {
-        volatile double sink;
-#pragma omp barrier
-#pragma omp master
-        begin = bench_now();
-        sink = wide ? bench_chains_avx512(turns) : bench_chains_avx2(turns);
-        (void)sink;
-#pragma omp barrier
-#pragma omp master
-        seconds = bench_now() - begin;
+    static bt_thread_pool *pool;
+    bauta_error err;
+    if (bt_thread_pool_threads(pool) == threads)
+        return pool;
+    bt_thread_pool_free(pool);
+    if (bt_thread_pool_create(&pool, threads, &err)) {
+        fprintf(stderr, "%s\n", err.message);
+        exit(1);
     }
+    return pool;
+}
+
+#if defined(__x86_64__)
+enum { BENCH_TURNS = 1000000 };
+
+static inline void bench_peak_task(void *job, size_t task, int thread)
+{
+    volatile double sink;
+    const int *wide = job;
+    (void)task;
+    (void)thread;
+    sink = *wide ? bench_chains_avx512(BENCH_TURNS)
+                 : bench_chains_avx2(BENCH_TURNS);
+    (void)sink;
+}
 #endif
-    return seconds > 0 ? flops / seconds * 1e-9 : 0;
+
+/* GFLOP/s of fused multiply-adds in registers, for some milliseconds, with the
+ * widest vectors of the instruction set, of the machine's if it is NULL; 0
+ * where the machine has no vector unit that this file knows. */
+static inline double bench_peak(int threads, const char *isa)
+{
+#if defined(__x86_64__)
+    bt_thread_pool *pool = bench_pool(threads);
+    int wide =
+        __builtin_cpu_supports("avx512f") && (!isa || strcmp(isa, "avx2") != 0);
+    double flops = 2.0 * 10 * (wide ? 16 : 8) * BENCH_TURNS * threads;
+    // The first loop wakes the threads up.
+    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &wide);
+    double begin = bench_now();
+    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &wide);
+    return flops / (bench_now() - begin) * 1e-9;
+#else
+    (void)threads;
+    (void)isa;
+    return 0;
+#endif
+}
+
+typedef struct bench_reading {
+    const char *memory;
+    size_t bytes; /* of each share */
+    _Atomic uint64_t total;
+} bench_reading;
+
+static inline void bench_read_task(void *job, size_t share, int thread)
+{
+    bench_reading *r = job;
+    const char *from = r->memory + share * r->bytes;
+    size_t quarter = r->bytes / 4;
+    uint64_t total = 0;
+    (void)thread;
+    for (size_t i = 0; i < quarter; i += sizeof(uint64_t))
+        for (size_t stream = 0; stream < 4; stream++) {
+            uint64_t word;
+            memcpy(&word, from + stream * quarter + i, sizeof(word));
+            total += word;
+        }
+    r->total += total; // so that it is not optimized away
 }
 
 /* GB/s of reading `count` floats once, split among threads; each reads four
  * streams, as many as hardware prefetchers follow with ease. */
 static inline double bench_read(const float *memory, size_t count, int threads)
 {
-    static volatile uint64_t sink;
-    uint64_t total = 0;
+    bt_thread_pool *pool = bench_pool(threads);
+    bench_reading r = { (const char *)memory,
+                        count / 128 / (size_t)threads * 128 * sizeof(float),
+                        0 };
     double begin = bench_now();
-#pragma omp parallel num_threads(threads) reduction(+ : total)
-    {
-        size_t share = count / 128 / (size_t)threads * 128;
-        const char *from = (const char *)memory +
-                           share * sizeof(float) * (size_t)omp_get_thread_num();
-        size_t quarter = share * sizeof(float) / 4;
-        for (size_t i = 0; i < quarter; i += sizeof(uint64_t))
-            for (size_t stream = 0; stream < 4; stream++) {
-                uint64_t word;
-                memcpy(&word, from + stream * quarter + i, sizeof(word));
-                total += word;
-            }
-    }
-    sink = total;
-    (void)sink;
+    bt_parallel_for(pool, (size_t)threads, bench_read_task, &r);
     return (double)count * sizeof(float) / (bench_now() - begin) * 1e-9;
 }
 

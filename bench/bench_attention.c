@@ -166,7 +166,7 @@ static void line_run(const options *o, const line *l)
     double began = bench_now();
     for (size_t turn = 0;
          n < 3 || (bench_now() - began < o->seconds && n < SAMPLES); turn++) {
-        peak[n] = bench_peak(o->threads);
+        peak[n] = bench_peak(o->threads, o->isa);
         double start = bench_now();
         must(bauta_attention_forward(context, plan, &s, t.q, t.k, t.v, t.out,
                                      t.lse, &err),
@@ -386,7 +386,7 @@ int main(int argc, char **argv)
     } else { // one thread, then all
         o.threads = 1;
         threads_run(&o);
-        o.threads = omp_get_num_procs();
+        o.threads = bt_threads_available();
         if (o.threads > 1)
             threads_run(&o);
     }

@@ -17,6 +17,9 @@
 #if defined(BENCH_DNNL)
 #include <dnnl.h>
 #endif
+#if defined(_OPENMP)
+#include <omp.h>
+#endif
 
 typedef struct options {
     int threads;
@@ -29,21 +32,22 @@ typedef struct options {
 enum { SAMPLES = 64, COLD_FLOATS = 1 << 26 /* 256 MiB: no cache holds them */ };
 
 /* The libraries that compute a product. */
-typedef void run_fn(const bt_gemm *gemm, const options *o, bt_arena *space);
+typedef void run_fn(const bt_gemm *gemm, const options *o, bt_cpu *cpu);
 
-static void run_bauta(const bt_gemm *gemm, const options *o, bt_arena *space)
+static void run_bauta(const bt_gemm *gemm, const options *o, bt_cpu *cpu)
 {
     bauta_error err;
-    if (bt_gemm_f32(o->kernels, o->threads, gemm, space, &err)) {
+    (void)o;
+    if (bt_gemm_f32(cpu, gemm, &err)) {
         fprintf(stderr, "%s\n", err.message);
         exit(1);
     }
 }
 
 #if defined(BENCH_OPENBLAS)
-static void run_openblas(const bt_gemm *g, const options *o, bt_arena *space)
+static void run_openblas(const bt_gemm *g, const options *o, bt_cpu *cpu)
 {
-    (void)space;
+    (void)cpu;
     openblas_set_num_threads(o->threads);
     cblas_sgemm(CblasRowMajor, g->trans_a ? CblasTrans : CblasNoTrans,
                 g->trans_b ? CblasTrans : CblasNoTrans, (blasint)g->m,
@@ -53,10 +57,12 @@ static void run_openblas(const bt_gemm *g, const options *o, bt_arena *space)
 #endif
 
 #if defined(BENCH_DNNL)
-static void run_dnnl(const bt_gemm *g, const options *o, bt_arena *space)
+static void run_dnnl(const bt_gemm *g, const options *o, bt_cpu *cpu)
 {
-    (void)space;
+    (void)cpu;
+#if defined(_OPENMP)
     omp_set_num_threads(o->threads);
+#endif
     dnnl_sgemm(g->trans_a ? 'T' : 'N', g->trans_b ? 'T' : 'N', (dnnl_dim_t)g->m,
                (dnnl_dim_t)g->n, (dnnl_dim_t)g->k, 1.0f, g->a,
                (dnnl_dim_t)g->lda, g->b, (dnnl_dim_t)g->ldb,
@@ -106,15 +112,15 @@ static bt_gemm product_of(product kind, size_t rows, size_t outputs,
 
 /* Seconds of one call, from as many as take two milliseconds at least. The
  * operands move on through `cold` floats of B from call to call. */
-static double sample(size_t runner, bt_gemm gemm, const options *o,
-                     bt_arena *space, size_t cold)
+static double sample(size_t runner, bt_gemm gemm, const options *o, bt_cpu *cpu,
+                     size_t cold)
 {
     size_t size = gemm.k * gemm.n, at = 0, calls = 0;
     const float *b = gemm.b;
     double begin = bench_now(), seconds;
     do {
         gemm.b = b + at;
-        runners[runner].run(&gemm, o, space);
+        runners[runner].run(&gemm, o, cpu);
         at = at + 2 * size <= cold ? at + size : 0;
         calls++;
         seconds = bench_now() - begin;
@@ -127,22 +133,22 @@ static void measure(double times[RUNNERS], double *limit, const bt_gemm *gemm,
                     const options *o, size_t cold)
 {
     static double all[RUNNERS + 1][SAMPLES];
-    bt_arena space = { NULL, 0, 0 };
+    bt_cpu cpu = { .kernels = o->kernels, .pool = bench_pool(o->threads) };
     double begin = bench_now();
     size_t count = 0;
     for (size_t r = 0; r < RUNNERS; r++)
-        sample(r, *gemm, o, &space, cold); // warm up
+        sample(r, *gemm, o, &cpu, cold); // warm up
     while (count < 3 || (count < SAMPLES && bench_now() - begin < o->seconds)) {
         for (size_t r = 0; r < RUNNERS; r++)
-            all[r][count] = sample(r, *gemm, o, &space, cold);
+            all[r][count] = sample(r, *gemm, o, &cpu, cold);
         all[RUNNERS][count] = cold ? bench_read(gemm->b, cold, o->threads)
-                                   : bench_peak(o->threads);
+                                   : bench_peak(o->threads, o->kernels->isa);
         count++;
     }
     for (size_t r = 0; r < RUNNERS; r++)
         times[r] = bench_time(all[r], count, o->best);
     *limit = bench_rate(all[RUNNERS], count, o->best);
-    bt_arena_release(&space);
+    bt_arena_release(&cpu.workspace);
 }
 
 static void print_head(const char *rate, const char *limit)

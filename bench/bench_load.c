@@ -27,7 +27,7 @@ static void collect(void *user, const char *name, bt_tensor *tensor, int rank)
     bt_stored_tensor *stored = &l->tensors[l->count];
     snprintf(l->names[l->count], NAME, "%s", name);
     *stored = (bt_stored_tensor){ .name = l->names[l->count],
-                                  .dtype = BT_F32,
+                                  .dtype = BAUTA_FLOAT32,
                                   .rank = (unsigned)rank,
                                   .bytes = tensor->rows * tensor->columns * 4 };
     stored->shape[0] = rank == 1 ? tensor->columns : tensor->rows;

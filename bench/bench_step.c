@@ -7,6 +7,7 @@
  * Also printed: the memory of the step, and which kernels its time went to.
  * Work is counted as 6 x parameters + 12 x layers x width x length for a token,
  * as if attention were dense, which is how others count it. */
+#include "backend/cpu/cpu.h"
 #include "bench.h"
 #include "kernel_shares.h"
 #include "model/families/family.h"
@@ -28,13 +29,14 @@ typedef struct collection {
     bt_tensor *tensors[MOST];
     bt_parameter list[MOST];
     size_t count, floats;
+    bt_buffer data, grads;
 } collection;
 
 static void collect(void *user, const char *name, bt_tensor *tensor, int rank)
 {
     collection *c = user;
     (void)name;
-    c->list[c->count] = (bt_parameter){ tensor, rank == 2 };
+    c->list[c->count] = (bt_parameter){ .tensor = tensor, .decay = rank == 2 };
     c->tensors[c->count++] = tensor;
     c->floats += tensor->rows * tensor->columns;
 }
@@ -81,16 +83,18 @@ static bt_model *gpt2_small(collection *c)
     float *data = bench_floats(c->floats), *grads = bench_floats(c->floats);
     for (size_t i = 0; i < c->floats; i++)
         data[i] *= 0.02f;
-    for (size_t i = 0; i < c->count; i++) {
+    c->data = bt_buffer_of_host(data, c->floats * sizeof(float));
+    c->grads = bt_buffer_of_host(grads, c->floats * sizeof(float));
+    for (size_t i = 0, at = 0; i < c->count; i++) {
         bt_tensor *t = c->tensors[i];
         size_t floats = t->rows * t->columns;
-        t->data = data;
-        t->grad = grads;
+        t->buffer = &c->data;
+        t->grad = &c->grads;
+        t->offset = t->grad_offset = at;
         t->requires_grad = true;
         for (size_t j = 0; t->rows == 1 && j < floats; j++)
-            data[j] = 1.0f; // gains; biases may be anything
-        data += floats;
-        grads += floats;
+            data[at + j] = 1.0f; // gains; biases may be anything
+        at += floats;
     }
     bt_model_split_qkv(model);
     return model;
@@ -102,16 +106,14 @@ typedef struct step {
     bt_optimizer *optimizer;
     bt_forward_input input;
     uint32_t *labels;
-    const bt_kernels *kernels;
-    const options *o;
 } step;
 
 /* Seconds of forward and loss, backward, optimizer. */
 static double step_run(step *s, double part[3])
 {
     bauta_error err;
-    double start = bench_now();
-    bt_optimizer_zero(s->optimizer, s->o->threads);
+    double start = bench_now(), norm;
+    must(bt_optimizer_zero(s->optimizer, &err), &err);
     bt_tape_rewind(s->tape, true);
     bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
     bt_loss loss =
@@ -121,7 +123,7 @@ static double step_run(step *s, double part[3])
     double forward = bench_now();
     must(bt_tape_backward(s->tape, &err), &err);
     double backward = bench_now();
-    bt_optimizer_step(s->optimizer, s->kernels, s->o->threads, 1e-4);
+    must(bt_optimizer_step(s->optimizer, 1e-4, &norm, &err), &err);
     double end = bench_now();
     part[0] = forward - start;
     part[1] = backward - forward;
@@ -133,14 +135,13 @@ static void run(const options *o, size_t sequences, size_t length)
 {
     bauta_error err;
     collection c = { .count = 0 };
-    step s = { .model = gpt2_small(&c),
-               .kernels = shares_of(bt_kernels_get(o->isa)),
-               .o = o };
+    step s = { .model = gpt2_small(&c) };
+    const bt_kernels *kernels = bt_kernels_get(o->isa);
+    bt_stream *stream;
     size_t tokens = sequences * length, lengths[16];
     uint32_t *ids = malloc(3 * tokens * sizeof(*ids));
     uint32_t *positions = ids + tokens;
-    bauta_mask *documents, *causal, *mask;
-    bauta_plan *plan;
+    bt_attention_plan *plan = NULL;
     s.labels = ids + 2 * tokens;
     for (size_t i = 0; i < tokens; i++) {
         ids[i] = (uint32_t)(i * 7919 % 50257);
@@ -149,24 +150,33 @@ static void run(const options *o, size_t sequences, size_t length)
     }
     for (size_t i = 0; i < sequences; i++)
         lengths[i] = length;
-    must(bauta_mask_documents(&documents, sequences, lengths, NULL, &err),
+    bt_batch_mask mask = { .queries = { sequences, lengths, 0 },
+                           .keys = { sequences, lengths, 0 },
+                           .causal = true };
+    if (!kernels) {
+        fprintf(stderr, "no instruction set %s\n", o->isa);
+        exit(2);
+    }
+    must(bt_cpu_stream_create(&stream, shares_of(kernels),
+                              bench_pool(o->threads), &err),
          &err);
-    must(bauta_mask_causal(&causal, tokens, tokens, &err), &err);
-    must(bauta_mask_and(&mask, documents, causal, &err), &err);
-    must(bauta_plan_create(&plan, mask, 0, tokens, &err), &err);
+    must(stream->backend->plan_build(stream, &plan, &mask, BT_PLAN_BACKWARD,
+                                     &err),
+         &err);
     s.input = (bt_forward_input){ .tokens = tokens,
                                   .ids = ids,
                                   .positions = positions,
                                   .plans = { [BT_SLOT_DECODER] = plan } };
     bt_optimizer_options tuning = BT_OPTIMIZER_OPTIONS_INIT;
     tuning.max_grad_norm = 1;
-    must(bt_tape_create(&s.tape, s.kernels, o->threads, &err), &err);
-    must(bt_optimizer_create(&s.optimizer, c.list, c.count, &tuning, &err),
+    must(bt_tape_create(&s.tape, stream, &err), &err);
+    must(bt_optimizer_create(&s.optimizer, stream, c.list, c.count, &tuning,
+                             &err),
          &err);
     double seconds[SAMPLES], peak[SAMPLES], parts[3] = { 0 }, loss = 0;
     for (size_t i = 0; i <= o->steps; i++) {
         double part[3];
-        double top = bench_peak(o->threads);
+        double top = bench_peak(o->threads, o->isa);
         loss = step_run(&s, part);
         printf("step %zu: loss %.6f, forward %.0f ms, backward %.0f ms, "
                "optimizer %.0f ms\n",
@@ -193,19 +203,17 @@ static void run(const options *o, size_t sequences, size_t length)
     shares_print(parts[0] + parts[1] + parts[2], o->threads);
     bt_optimizer_free(s.optimizer);
     bt_tape_free(s.tape);
-    free(c.tensors[0]->data);
-    free(c.tensors[0]->grad);
+    free(c.data.memory);
+    free(c.grads.memory);
     bt_model_free(s.model);
-    bauta_plan_free(plan);
-    bauta_mask_free(mask);
-    bauta_mask_free(causal);
-    bauta_mask_free(documents);
+    stream->backend->plan_free(plan);
+    stream->backend->stream_free(stream);
     free(ids);
 }
 
 int main(int argc, char **argv)
 {
-    options o = { .threads = omp_get_num_procs(), .steps = 3 };
+    options o = { .threads = bt_threads_available(), .steps = 3 };
     for (int i = 1; i < argc; i += 2) {
         const char *value = i + 1 < argc ? argv[i + 1] : "";
         if (strcmp(argv[i], "--threads") == 0)

@@ -204,7 +204,7 @@ int batch_generate(const opened_model *model, text_input *in,
     b->in = in;
     b->calls = calls;
     b->totals = totals;
-    b->first = b->next = 1;
+    b->first = b->next = in->first + 1;
     if (limits->sequences)
         how.max_sequences = limits->sequences;
     how.cache_bytes = (uint64_t)limits->cache_mb << 20;

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 static const struct {
     const char *name;
@@ -20,15 +19,18 @@ static const struct {
     const char *summary;
 } verbs[] = {
     { "audit", audit_main, "check the guarantees on a model" },
+    { "chat", chat_main, "talk with a model" },
     { "demo", demo_main, "train and use two small models in two minutes" },
     { "embed", embed_main, "embed texts as vectors" },
     { "fill", fill_main, "predict masked tokens" },
+    { "forecast", forecast_main, "continue time series" },
     { "generate", generate_main, "continue a prompt" },
     { "inspect", inspect_main, "print a model's config, tensors and masks" },
     { "lab", lab_main, "experiments on masked attention" },
     { "look", look_main, "show attention weights, or a mask" },
     { "perplexity", perplexity_main, "measure the perplexity of texts" },
     { "score", score_main, "score translations: BLEU, chrF; perplexity" },
+    { "serve", serve_main, "serve models over HTTP, with the OpenAI API" },
     { "tokenize", tokenize_main, "encode texts to token ids, or decode" },
     { "tokenizer", tokenizer_main, "train a tokenizer on texts" },
     { "train", train_main, "train or fine-tune a model" },
@@ -39,11 +41,22 @@ enum { VERBS = sizeof(verbs) / sizeof(verbs[0]) };
 
 const char *const cli_isas[] = { "c", "avx2", "avx512", NULL };
 
+struct cli_speaker cli_speaker;
+
 static void message_print(const char *verb, const char *format, va_list args)
 {
-    fprintf(stderr, verb ? "bauta %s: " : "bauta: ", verb);
-    vfprintf(stderr, format, args);
-    fputc('\n', stderr);
+    FILE *to = cli_speaker.errors ? cli_speaker.errors : stderr;
+    va_list again;
+    va_copy(again, args);
+    int used = snprintf(cli_speaker.last, sizeof(cli_speaker.last), "%s",
+                        cli_speaker.name);
+    vsnprintf(cli_speaker.last + used, sizeof(cli_speaker.last) - (size_t)used,
+              format, again);
+    va_end(again);
+    fprintf(to, verb ? "bauta %s: %s" : "bauta: %s%s", verb ? verb : "",
+            cli_speaker.name);
+    vfprintf(to, format, args);
+    fputc('\n', to);
 }
 
 int cli_usage(const char *verb, const char *format, ...)
@@ -52,8 +65,8 @@ int cli_usage(const char *verb, const char *format, ...)
     va_start(args, format);
     message_print(verb, format, args);
     va_end(args);
-    fprintf(stderr, "Try 'bauta %s%s--help'.\n", verb ? verb : "",
-            verb ? " " : "");
+    fprintf(cli_speaker.errors ? cli_speaker.errors : stderr,
+            "Try 'bauta %s%s--help'.\n", verb ? verb : "", verb ? " " : "");
     return CLI_USAGE;
 }
 
@@ -80,36 +93,6 @@ int cli_finish(const char *verb)
     if (fflush(stdout) == 0 && !ferror(stdout))
         return CLI_OK;
     return cli_fail(verb, "cannot write the result: %s", strerror(errno));
-}
-
-/* ---- thread settings --------------------------------------------------- */
-
-/* Shorten the time that a waiting OpenMP thread spins before it sleeps.
- *
- * libgomp spins for milliseconds. When another program needs a core, the
- * spinning thread keeps the one it waits for from running: with one busy
- * neighbour on two cores translation took up to thirty times as long. A
- * thousand spins, some microseconds, are enough here and cost nothing on an
- * idle machine.
- *
- * libgomp reads its environment before main(), so the program executes itself
- * again; if that fails it continues as it is. Settings of the user win, and so
- * does LD_PRELOAD (valgrind), which must not be shaken off. */
-static void threads_configure(char **argv)
-{
-#if defined(__linux__) && !defined(__clang__)
-    if (getenv("OMP_WAIT_POLICY") || getenv("GOMP_SPINCOUNT") ||
-        getenv("LD_PRELOAD"))
-        return;
-    char path[4096]; // by its own name, which ps then shows
-    ssize_t length = readlink("/proc/self/exe", path, sizeof(path) - 1);
-    if (length <= 0 || setenv("GOMP_SPINCOUNT", "1000", 1))
-        return;
-    path[length] = '\0';
-    execv(path, argv);
-#else
-    (void)argv;
-#endif
 }
 
 /* ---- the program ------------------------------------------------------- */
@@ -181,7 +164,6 @@ static bool is_one_of(const char *word, const char *a, const char *b,
 
 int main(int argc, char **argv)
 {
-    threads_configure(argv);
     json_exit_on_oom();
     // Even if the parent ignores it: a closed pipe (`| head`) ends the program
     // silently, as it does others. Training goes on.

@@ -6,6 +6,8 @@
 #ifndef CLI_H
 #define CLI_H
 
+#include <stdio.h>
+
 enum { CLI_OK = 0, CLI_FAILED = 1, CLI_USAGE = 2 };
 /* Nothing is left to do; main() turns it into CLI_OK. */
 enum { CLI_DONE = -1 };
@@ -18,9 +20,10 @@ cli_verb demo_main;
 cli_verb lab_main;
 /* Also called as score --perplexity. */
 cli_verb perplexity_main;
-cli_verb audit_main, embed_main, fill_main, generate_main, inspect_main;
-cli_verb look_main;
-cli_verb score_main, tokenize_main, tokenizer_main, train_main, translate_main;
+cli_verb audit_main, chat_main, embed_main, fill_main, forecast_main;
+cli_verb generate_main, inspect_main, look_main;
+cli_verb score_main, serve_main, tokenize_main, tokenizer_main, train_main;
+cli_verb translate_main;
 
 /* Print "bauta VERB: message" to stderr, and how to get help; returns
  * CLI_USAGE.
@@ -30,6 +33,12 @@ int cli_usage(const char *verb, const char *format, ...)
 /* Print the message alone; returns CLI_FAILED. */
 int cli_fail(const char *verb, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Where cli_fail() prints if it is not stderr, and what before the message: see
+ * ranks.h. `last` is the last message. */
+extern struct cli_speaker {
+    FILE *errors;
+    char name[96], last[512];
+} cli_speaker;
 /* Print each line as a warning on stderr. */
 void cli_warn(const char *verb, const char *lines);
 /* Flush stdout; a write error, such as a full disk, is a failure. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_audit.c - bauta audit: check the guarantees on a model. */
 #include "cli.h"
+#include "device_options.h"
 #include "json_output.h"
 #include "options.h"
 
@@ -17,8 +18,9 @@ enum { TOKENS_DEFAULT = 96, TOKENS_MAX = 1024, SEQUENCES = 3 };
 
 typedef struct options {
     string_list rest;
-    const char *folder, *text, *mask, *isa;
-    size_t tokens, threads, seed;
+    const char *folder, *text, *mask, *series;
+    size_t tokens, seed;
+    device_options device;
     bool json, help;
 } options;
 
@@ -32,15 +34,22 @@ static const char help_text[] =
     "masks hide, forward or backward; incremental decoding equals the "
     "parallel\n"
     "pass; batch composition, padding, threads and instruction sets change no\n"
-    "bit. A fault is reported with its layer, head, query and key.\n"
+    "bit. A fault is reported with its layer, head, query and key. Of a model\n"
+    "of series also: no value of the future reaches a forecast.\n"
     "\n"
     "options\n"
     "  -m, --model DIR  DIR, as an option\n"
     "  --text FILE      read FILE instead of random tokens\n"
     "  --mask EXPR      add a mask, such as 'window(8) | sinks(2)'\n"
+    "  --series FILE    for a model of series: the table whose later values "
+    "are\n"
+    "                   changed, instead of a generated one\n"
     "  --tokens N       number of tokens, 3 to 1024 (default 96)\n"
     "  --seed N         of random tokens and changes (default 1)\n"
-    "  --threads N      default: one per core\n"
+    "  --device D       cpu (default), cuda or cuda:N: the GPU with this\n"
+    "                   number\n"
+    "  --dtype T        compute in float32 (default), or on a GPU in bfloat16\n"
+    "  --threads N      0: one per core (default)\n"
     "  --isa SET        c, avx2 or avx512\n"
     "  --json           print one JSON object\n"
     "  --help           print this text\n"
@@ -52,6 +61,7 @@ static const char help_text[] =
     "examples\n"
     "  bauta audit models/gpt2\n"
     "  bauta audit models/mistral --mask 'window(3)' --json\n"
+    "  bauta audit models/gpt2 --device cpu # or cuda\n"
     "  bauta audit runs/shakespeare/best --text valid.txt && echo sound\n";
 
 static int help(void)
@@ -66,11 +76,12 @@ static int options_read(options *o, int argc, char **argv)
         { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },
         { "--text", OPTION_STRING, &o->text, NULL, 0, 0, NULL },
         { "--mask", OPTION_STRING, &o->mask, NULL, 0, 0, NULL },
+        { "--series", OPTION_STRING, &o->series, NULL, 0, 0, NULL },
         { "--tokens", OPTION_SIZE, &o->tokens, NULL, SEQUENCES, TOKENS_MAX,
           NULL },
         { "--seed", OPTION_SIZE, &o->seed, NULL, 0, INT32_MAX, NULL },
-        { "--threads", OPTION_SIZE, &o->threads, NULL, 0, 1024, NULL },
-        { "--isa", OPTION_STRING, &o->isa, NULL, 0, 0, cli_isas },
+        DEVICE_OPTIONS(&o->device),
+        { "--isa", OPTION_STRING, &o->device.isa, NULL, 0, 0, cli_isas },
         { "--json", OPTION_FLAG, &o->json, NULL, 0, 0, NULL },
         { "--help", OPTION_FLAG, &o->help, NULL, 0, 0, NULL },
     };
@@ -175,9 +186,39 @@ static int audit_input_init(audit_input *r, const options *o,
     return failed;
 }
 
+/* ---- models of series -------------------------------------------------- */
+
+/* Whether values of the future reach a forecast. */
+typedef struct future_check {
+    bool done, leaks;
+    char message[256];
+} future_check;
+
+static int future_run(future_check *f, const options *o, bauta_context *context,
+                      const bauta_model *model)
+{
+    bauta_series_codec *codec = NULL;
+    bauta_series *series = NULL;
+    bauta_error err;
+    bauta_status status = bauta_series_codec_load(&codec, o->folder, &err);
+    if (status == BAUTA_ERR_UNSUPPORTED)
+        return o->series ? cli_fail(VERB, "%s", err.message) : CLI_OK;
+    if (!status && o->series)
+        status = bauta_series_load(&series, o->series, NULL, &err);
+    if (!status)
+        status =
+            bauta_series_audit(context, model, codec, series, o->seed,
+                               &f->leaks, f->message, sizeof(f->message), &err);
+    f->done = !status;
+    bauta_series_free(series);
+    bauta_series_codec_free(codec);
+    return status ? cli_fail(VERB, "%s", err.message) : CLI_OK;
+}
+
 /* ---- the result -------------------------------------------------------- */
 
-static int text_print(const bauta_audit *audit, const options *o)
+static int text_print(const bauta_audit *audit, const future_check *future,
+                      const options *o)
 {
     static const char *const verdicts[] = { "ok", "FAILED", "-" };
     double seconds = 0.0;
@@ -189,16 +230,22 @@ static int text_print(const bauta_audit *audit, const options *o)
         seconds += f->seconds;
         faults += f->verdict == BAUTA_FAILED;
     }
+    if (future->done)
+        printf("%-11s %-6s %s\n", "future", verdicts[future->leaks],
+               future->message);
+    faults += future->leaks;
     printf("%s: ", o->folder);
     if (faults)
-        printf("%zu of %zu checks failed", faults, bauta_audit_findings(audit));
+        printf("%zu of %zu checks failed", faults,
+               bauta_audit_findings(audit) + future->done);
     else
         printf("all checks passed");
     printf(", in %.1f s\n", seconds);
     return cli_finish(VERB);
 }
 
-static int json_print(const bauta_audit *audit, const options *o)
+static int json_print(const bauta_audit *audit, const future_check *future,
+                      const options *o)
 {
     size_t length = bauta_audit_json(audit, NULL, 0);
     char *text = malloc(length + 1);
@@ -214,6 +261,12 @@ static int json_print(const bauta_audit *audit, const options *o)
         json_decref(all);
         return cli_fail(VERB, "out of memory");
     }
+    if (future->done)
+        json_object_set_new(all, "future",
+                            json_pack("{s:b,s:s}", "passed", !future->leaks,
+                                      "message", future->message));
+    if (future->leaks)
+        json_object_set_new(all, "passed", json_false());
     int failed = json_indented(VERB, all);
     return failed ? failed : cli_finish(VERB);
 }
@@ -227,6 +280,7 @@ static int audit_run(const options *o, bauta_context *context,
     bauta_error err;
     bauta_audit *audit = NULL;
     bauta_audit_options how = BAUTA_AUDIT_OPTIONS_INIT;
+    future_check future = { 0 };
     bauta_model_kind kind = bauta_model_kind_of(model);
     int failed = CLI_OK;
     how.seed = o->seed;
@@ -241,8 +295,11 @@ static int audit_run(const options *o, bauta_context *context,
                            &how, &err))
         failed = cli_fail(VERB, "%s", err.message);
     if (!failed)
-        failed = o->json ? json_print(audit, o) : text_print(audit, o);
-    if (!failed && !bauta_audit_passed(audit))
+        failed = future_run(&future, o, context, model);
+    if (!failed)
+        failed = o->json ? json_print(audit, &future, o)
+                         : text_print(audit, &future, o);
+    if (!failed && (!bauta_audit_passed(audit) || future.leaks))
         failed = CLI_FAILED;
     bauta_audit_free(audit);
     bauta_mask_free(source.mask);
@@ -255,17 +312,14 @@ static int audit(const options *o)
     bauta_error err;
     bauta_context *context = NULL;
     bauta_model *model = NULL;
-    bauta_options how = BAUTA_OPTIONS_INIT;
-    int failed = CLI_OK;
-    how.threads = (int)o->threads;
-    how.isa = o->isa;
-    if (bauta_context_create(&context, &how, &err) ||
-        bauta_model_load(&model, o->folder, false, &err))
+    int failed = device_open(&context, VERB, &o->device);
+    if (!failed && (bauta_model_load(&model, o->folder, false, &err) ||
+                    bauta_model_to(model, context, &err)))
         failed = cli_fail(VERB, "%s", err.message);
-    else
+    if (!failed) {
         cli_warn(VERB, bauta_model_warnings(model));
-    if (!failed)
         failed = audit_run(o, context, model);
+    }
     bauta_model_free(model);
     bauta_context_free(context);
     return failed;

@@ -4,6 +4,7 @@
 #include "json_output.h"
 #include "npy.h"
 #include "opened_model.h"
+#include "ranks.h"
 #include "text_input.h"
 
 #include <errno.h>
@@ -24,6 +25,7 @@ typedef struct settings {
     const char *file, *npy;
     model_options model;
     int pooling;
+    size_t ranks;
     bool normalize, similarity, json, help;
 } settings;
 
@@ -50,15 +52,22 @@ static const char help_text[] =
     "  --json           one JSON object per line, the default; with\n"
     "                   --similarity a single object\n"
     "  --tokenizer T    folder or file, if MODEL has none\n"
-    "  --weights W      store matrices as float32 (default), bfloat16 or int8\n"
+    "  --device D       cpu (default), cuda or cuda:N: the GPU with this\n"
+    "                   number\n"
+    "  --dtype T        compute in float32 (default), or on a GPU in bfloat16\n"
+    "  --weights W      on the CPU: store matrices as float32 (default),\n"
+    "                   bfloat16 or int8\n"
     "  --threads N      0: one per core (default); does not change results\n"
+    "  --ranks N        share the lines of --file out over N processes; does\n"
+    "                   not change results\n"
     "  --               no options follow\n"
     "  --help           print this text\n"
     "\n"
     "examples\n"
     "  bauta embed models/bert 'a king' 'a queen' --similarity\n"
     "  bauta embed models/bert --file lines.txt --npy lines.npy\n"
-    "  bauta embed models/bert <lines.txt | jq -c .embedding\n";
+    "  bauta embed models/bert <lines.txt | jq -c .embedding\n"
+    "  bauta embed models/bert --device cpu --file lines.txt # or cuda\n";
 
 static int help(void)
 {
@@ -74,6 +83,7 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--no-normalize", OPTION_NO_FLAG, &s->normalize, NULL, 0, 0, NULL },
         { "--npy", OPTION_STRING, &s->npy, NULL, 0, 0, NULL },
         { "--similarity", OPTION_FLAG, &s->similarity, NULL, 0, 0, NULL },
+        { "--ranks", OPTION_SIZE, &s->ranks, NULL, 0, 1e9, NULL },
         MODEL_OPTIONS(s),
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),
@@ -82,6 +92,9 @@ static int settings_read(settings *s, int argc, char **argv)
         return usage;
     if (s->npy && s->similarity)
         return cli_usage(VERB, "--npy and --similarity exclude each other");
+    if (s->ranks > 1 && (s->npy || s->similarity))
+        return cli_usage(VERB, "%s and --ranks exclude each other",
+                         s->npy ? "--npy" : "--similarity");
     return model_args_check(VERB, &s->rest, s->file);
 }
 
@@ -290,6 +303,10 @@ int embed_main(int argc, char **argv)
     if (!failed && s.help) {
         string_list_release(&s.rest);
         return help();
+    }
+    if (!failed && ranks_split(VERB, s.ranks, s.file, &failed)) {
+        string_list_release(&s.rest);
+        return failed;
     }
     if (!failed)
         failed = text_input_open(&e.in, VERB, s.rest.at + 1, s.rest.count - 1,

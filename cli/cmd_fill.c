@@ -39,14 +39,19 @@ static const char help_text[] =
     "  --json           one JSON object per line: text, and for each mask the\n"
     "                   candidates with token, probability and sentence\n"
     "  --tokenizer T    folder or file, if MODEL has none\n"
-    "  --weights W      store matrices as float32 (default), bfloat16 or int8\n"
+    "  --device D       cpu (default), cuda or cuda:N: the GPU with this\n"
+    "                   number\n"
+    "  --dtype T        compute in float32 (default), or on a GPU in bfloat16\n"
+    "  --weights W      on the CPU: store matrices as float32 (default),\n"
+    "                   bfloat16 or int8\n"
     "  --threads N      0: one per core (default); does not change results\n"
     "  --               no options follow\n"
     "  --help           print this text\n"
     "\n"
     "examples\n"
     "  bauta fill models/bert 'My [MASK] lord, I am your servant.'\n"
-    "  bauta fill models/roberta --top 1 --json <gaps.txt\n";
+    "  bauta fill models/roberta --top 1 --json <gaps.txt\n"
+    "  bauta fill models/bert --device cpu <gaps.txt # or cuda\n";
 
 static int help(void)
 {

@@ -5,6 +5,7 @@
 
 #include "cli.h"
 #include "json_output.h"
+#include "ranks.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -159,7 +160,7 @@ static int prompts_run(const generate_job *job)
         failed =
             batch_generate(job->model, &c.in, &calls, &job->s->limits, &totals);
     text_input_close(&c.in);
-    if (!job->s->quiet && totals.texts)
+    if (!job->s->quiet && totals.texts && ranks_part().count == 1)
         fprintf(stderr,
                 "%zu prompts, %zu prompt tokens, %zu new tokens in %.2f s: "
                 "%.1f tokens/s\n",
@@ -225,10 +226,13 @@ int generate_main(int argc, char **argv)
 {
     settings s = { .sampling = BAUTA_GENERATE_OPTIONS_INIT };
     int failed = settings_read(&s, argc, argv);
-    if (!failed)
-        failed = s.help ? generate_help() : generate(&s);
+    if (!failed && s.help)
+        failed = generate_help();
+    else if (!failed && !ranks_split(VERB, s.ranks, s.prompts, &failed))
+        failed = generate(&s);
     string_list_release(&s.rest);
     string_list_release(&s.stops);
     string_list_release(&s.bad_words);
+    string_list_release(&s.biases);
     return failed;
 }

@@ -47,9 +47,16 @@ static const char help_text[] =
     "                 keys (default 16)\n"
     "\n"
     "output\n"
-    "  --out FILE     .png, .svg or .pdf: one sheet; .html: a page with all\n"
-    "                 layers and heads, unless some are selected\n"
+    "  --out FILE     .png or .svg: one sheet; .pdf: a page for each layer; "
+    ".html:\n"
+    "                 a page that opens on what the terminal shows, with all "
+    "layers\n"
+    "                 and heads, unless some are selected\n"
     "  --json         print tokens, masks and weights as a JSON object\n"
+    "\n"
+    "execution\n"
+    "  --device D     cpu (default), cuda or cuda:N: the GPU with this number\n"
+    "  --dtype T      compute in float32 (default), or on a GPU in bfloat16\n"
     "  --threads N    0: one per core (default)\n"
     "  --             no options follow\n"
     "  --help         print this text\n"
@@ -63,6 +70,7 @@ static const char help_text[] =
     "  bauta look models/gpt2 'The cat' --generate 8 --out cat.html\n"
     "  bauta look models/opus-mt-en-de 'I love you' --layer 5 --head 2\n"
     "  bauta look models/bert 'Who is there?' --all --out all.pdf\n"
+    "  bauta look models/gpt2 'The cat' --device cpu # or cuda\n"
     "  bauta look --mask 'causal & window(4) | sinks(1)' --size 12\n";
 
 static int help(void)
@@ -155,7 +163,7 @@ static int options_read(look_options *o, int argc, char **argv)
         { "--size", OPTION_STRING, &size, NULL, 0, 0, NULL },
         { "--out", OPTION_STRING, &o->out, NULL, 0, 0, NULL },
         { "--json", OPTION_FLAG, &o->json, NULL, 0, 0, NULL },
-        { "--threads", OPTION_SIZE, &o->threads, NULL, 0, NUMBER_MAX, NULL },
+        DEVICE_OPTIONS(&o->device),
         { "--help", OPTION_FLAG, &o->help, NULL, 0, 0, NULL },
     };
     int usage = options_parse(VERB, table, sizeof(table) / sizeof(table[0]),

@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_perplexity.c - bauta perplexity: how well a model predicts texts. */
 #include "cli.h"
+#include "device_options.h"
 #include "json_output.h"
 #include "opened_model.h"
 #include "options.h"
+#include "ranks.h"
 #include "unknown_chars.h"
 
 #include <bauta.h>
@@ -23,9 +25,11 @@ typedef struct options {
     const char **files;
     size_t count;
     const char *source, *target, *pairs;
-    size_t context, stride, threads; /* 0: default */
-    int weights;                     /* of bauta_dtype */
-    bool perplexity;                 /* called as score --perplexity */
+    size_t context, stride; /* 0: default */
+    int weights;            /* of bauta_dtype */
+    size_t ranks;
+    device_options device;
+    bool perplexity; /* called as score --perplexity */
     bool lines, json, help;
 } options;
 
@@ -50,20 +54,28 @@ static const char help_text[] =
     "  --context N      tokens per window (default: the model's context)\n"
     "  --stride N       tokens from window to window (default: half the\n"
     "                   context)\n"
-    "  --weights TYPE   store matrices as float32 (default), bfloat16 or int8\n"
+    "  --device D       cpu (default), cuda or cuda:N: the GPU with this\n"
+    "                   number\n"
+    "  --dtype T        compute in float32 (default), or on a GPU in bfloat16\n"
+    "  --weights TYPE   on the CPU: store matrices as float32 (default),\n"
+    "                   bfloat16 or int8\n"
     "  --lines          each line is a text; else each file is one\n"
     "  --source FILE    pairs instead of FILEs: line i of this file belongs "
     "to\n"
     "  --target FILE    line i of this one\n"
     "  --pairs FILE     pairs as two columns, separated by a tab\n"
     "  --threads N      0: one per core (default)\n"
+    "  --ranks N        share the work out over N processes; does not change "
+    "the\n"
+    "                   result\n"
     "  --json           print one JSON object\n"
     "  --help           print this text\n"
     "\n"
     "examples\n"
     "  bauta perplexity models/gpt2 wiki.test.raw\n"
     "  bauta perplexity runs/shakespeare/best input.txt --json\n"
-    "  bauta perplexity models/marian --source test.en --target test.de\n";
+    "  bauta perplexity models/marian --source test.en --target test.de\n"
+    "  bauta perplexity models/gpt2 wiki.test.raw --device cpu # or cuda\n";
 
 static int help(void)
 {
@@ -84,7 +96,8 @@ static int options_read(options *o, int argc, char **argv)
         { "--source", OPTION_STRING, &o->source, NULL, 0, 0, NULL },
         { "--target", OPTION_STRING, &o->target, NULL, 0, 0, NULL },
         { "--pairs", OPTION_STRING, &o->pairs, NULL, 0, 0, NULL },
-        { "--threads", OPTION_SIZE, &o->threads, NULL, 0, 4096, NULL },
+        DEVICE_OPTIONS(&o->device),
+        { "--ranks", OPTION_SIZE, &o->ranks, NULL, 0, most, NULL },
         { "--json", OPTION_FLAG, &o->json, NULL, 0, 0, NULL },
         { "--help", OPTION_FLAG, &o->help, NULL, 0, 0, NULL },
     };
@@ -98,6 +111,10 @@ static int options_read(options *o, int argc, char **argv)
     if ((o->source && o->pairs) || (pairs && o->rest.count > 1))
         return cli_usage(VERB, "FILEs, --source and --target, and --pairs "
                                "exclude each other");
+    for (size_t i = 1; o->ranks > 1 && i < o->rest.count; i++)
+        if (strcmp(o->rest.at[i], "-") == 0)
+            return cli_usage(VERB, "standard input cannot be read by %zu ranks",
+                             o->ranks);
     if (o->rest.count < (pairs ? 1 : 2))
         return cli_usage(VERB, "the model's folder or the files are missing");
     o->model = o->rest.at[0];
@@ -130,11 +147,9 @@ static bauta_status corpus_load(meter *m, const options *o, bauta_error *err)
 
 static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
 {
-    bauta_options how = BAUTA_OPTIONS_INIT;
-    how.threads = (int)o->threads;
-    bauta_status status = bauta_context_create(&m->context, &how, err);
+    bauta_status status = bauta_model_load(&m->model, o->model, false, err);
     if (!status)
-        status = bauta_model_load(&m->model, o->model, false, err);
+        status = bauta_model_to(m->model, m->context, err);
     if (!status && o->weights)
         status = bauta_model_pack(m->model, (bauta_dtype)o->weights, err);
     if (!status)
@@ -148,13 +163,17 @@ static int measure(meter *m, const options *o)
     bauta_perplexity_options how = BAUTA_PERPLEXITY_OPTIONS_INIT;
     how.context_length = o->context;
     how.stride = o->stride;
+    int failed = ranks_context(&m->context, VERB, &o->device);
+    if (failed)
+        return failed;
     if (meter_load(m, o, &err))
         return cli_fail(VERB, "%s", err.message);
     unknown_chars_warn_corpus(VERB, "", m->corpus);
     cli_warn(VERB, bauta_model_warnings(m->model));
     if (bauta_perplexity(m->context, m->model, m->tokenizer, m->corpus, &how,
                          &m->result, &err))
-        return cli_fail(VERB, "%s", err.message);
+        return ranks_reported(&err) ? CLI_FAILED
+                                    : cli_fail(VERB, "%s", err.message);
     if (m->result.skipped)
         fprintf(stderr, "%zu pairs are longer than %zu tokens and skipped\n",
                 m->result.skipped, m->result.context_length);
@@ -213,7 +232,7 @@ static int perplexity(const options *o)
 {
     meter m = { .result = BAUTA_PERPLEXITY_RESULT_INIT };
     int failed = measure(&m, o);
-    if (!failed)
+    if (!failed && ranks_first())
         failed = result_print(&m, o);
     meter_close(&m);
     return failed;
@@ -224,8 +243,10 @@ int perplexity_main(int argc, char **argv)
     options o = { .model = NULL };
     typed = argv[0];
     int failed = options_read(&o, argc, argv);
-    if (!failed)
-        failed = o.help ? help() : perplexity(&o);
+    if (!failed && o.help)
+        failed = help();
+    else if (!failed && !ranks_begin(VERB, o.ranks, &failed))
+        failed = ranks_end(perplexity(&o));
     string_list_release(&o.rest);
     return failed;
 }

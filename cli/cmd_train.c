@@ -1,16 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* cmd_train.c - bauta train: train a model on texts; see train.h. */
 #include "format.h"
+#include "ranks.h"
 #include "train.h"
 
 #include "cli.h"
 
 /* Print the sizes of model and corpus before training. */
-static void start_report(const train_job *job, const char *checkpoint)
+static void start_report(const train_job *job, const settings *s,
+                         const char *checkpoint)
 {
     char parameters[32], tokens[32];
     size_t documents = bauta_corpus_documents(job->corpus);
-    int threads = bauta_context_threads(job->context);
     fprintf(stderr, "%s parameters, %s tokens in %zu %s",
             format_grouped(parameters, bauta_model_parameter_count(job->model)),
             format_grouped(tokens, bauta_corpus_tokens(job->corpus)), documents,
@@ -18,9 +19,11 @@ static void start_report(const train_job *job, const char *checkpoint)
     if (job->valid)
         fprintf(stderr, ", %s for validation",
                 format_grouped(tokens, bauta_corpus_tokens(job->valid)));
-    fprintf(stderr, "; %d %s, %s\n", threads,
-            threads == 1 ? "thread" : "threads",
-            bauta_context_isa(job->context));
+    fprintf(stderr, "; ");
+    if (ranks_count() > 1)
+        fprintf(stderr, "%zu ranks of ", ranks_count());
+    device_print(&s->device, job->context);
+    fprintf(stderr, "\n");
     if (checkpoint)
         fprintf(stderr, "resuming from %s\n", checkpoint);
 }
@@ -32,7 +35,7 @@ static int job_run(train_job *job, settings *s, run_folder *f,
         return dry_run(job, s);
     if (s->compare)
         return compare_modes_run(job, s);
-    start_report(job, checkpoint);
+    start_report(job, s, checkpoint);
     return train_run(job, s, f);
 }
 
@@ -40,9 +43,11 @@ static int run_new(settings *s, const train_args *args)
 {
     train_job job = { 0 };
     run_folder f = { .fd = -1 };
-    int failed = s->dry_run || s->compare
+    int failed = s->dry_run || s->compare || !ranks_first()
                      ? CLI_OK
                      : folder_open(&f, s->out, false, true);
+    if (s->train.lanes == 0) // the run can then have as many ranks again
+        s->train.lanes = ranks_count() > 1 ? ranks_count() : 0;
     if (!failed)
         failed = train_job_open(&job, s, args, NULL);
     if (!failed && !s->compare)
@@ -128,7 +133,8 @@ static int resume_step(run_folder *f, const train_args *args, size_t from)
 static int run_resume(const settings *s, const train_args *args)
 {
     run_folder f;
-    int failed = folder_open(&f, s->resume, true, !(s->dry_run || s->compare));
+    int failed = folder_open(&f, s->resume, true,
+                             ranks_first() && !(s->dry_run || s->compare));
     if (!failed)
         failed = train_args_has(args, "--from-step")
                      ? resume_step(&f, args, s->from_step)
@@ -137,19 +143,27 @@ static int run_resume(const settings *s, const train_args *args)
     return failed;
 }
 
+static int train_as_rank(settings *s, const train_args *args)
+{
+    int failed = s->resume ? CLI_OK : settings_check(s);
+    if (failed)
+        return failed;
+    return s->resume ? run_resume(s, args) : run_new(s, args);
+}
+
 int train_main(int argc, char **argv)
 {
     train_args args;
     settings s = SETTINGS_INIT;
-    int failed = train_args_parse(&args, argc, argv);
+    int failed = train_args_parse(&args, argc, argv), code;
     if (!failed)
         failed = train_args_apply(&args, &s);
     if (!failed && s.help)
         failed = train_help();
-    else if (!failed && s.resume)
-        failed = run_resume(&s, &args);
-    else if (!failed && !(failed = settings_check(&s)))
-        failed = run_new(&s, &args);
+    else if (!failed && ranks_begin(VERB, s.ranks, &code))
+        failed = code;
+    else if (!failed)
+        failed = ranks_end(train_as_rank(&s, &args));
     settings_release(&s);
     train_args_release(&args);
     return failed;

@@ -4,6 +4,7 @@
 #include "cli.h"
 #include "json_output.h"
 #include "lines.h"
+#include "ranks.h"
 
 #include <errno.h>
 #include <math.h>
@@ -21,6 +22,7 @@ typedef struct settings {
     model_options model;
     search_options search;
     batch_limits limits;
+    size_t ranks;
     bool json, quiet, help;
 } settings;
 
@@ -57,13 +59,19 @@ static const char help_text[] =
     "\n"
     "execution\n"
     "  --tokenizer T               folder or file, if MODEL has none\n"
-    "  --weights W                 store matrices as float32 (default),\n"
-    "                              bfloat16 or int8\n"
+    "  --device D                  cpu (default), cuda or cuda:N: the GPU\n"
+    "                              with this number\n"
+    "  --dtype T                   compute in float32 (default), or on a GPU\n"
+    "                              in bfloat16\n"
+    "  --weights W                 on the CPU: store matrices as float32\n"
+    "                              (default), bfloat16 or int8\n"
     "  --sequences N               sequences that run together; each beam is\n"
     "                              one (default 128)\n"
     "  --cache-mb N                limit of the KV cache in MiB; 0: none\n"
     "  --threads N                 0: one per core (default); does not\n"
     "                              change results\n"
+    "  --ranks N                   share the lines of --file out over N\n"
+    "                              processes; does not change results\n"
     "  --quiet                     no statistics on standard error\n"
     "  --                          no options follow\n"
     "  --help                      print this text\n"
@@ -74,7 +82,8 @@ static const char help_text[] =
     "  bauta translate models/en-de --num-beams 5 <test.en |\n"
     "      bauta score --ref test.de\n"
     "  bauta translate runs/en-de --num-beams 4 --num-return-sequences 4 \\\n"
-    "      --json 'Two men.'\n";
+    "      --json 'Two men.'\n"
+    "  bauta translate models/en-de --device cpu 'Two men.' # or cuda\n";
 
 static int help(void)
 {
@@ -88,6 +97,7 @@ static int settings_read(settings *s, int argc, char **argv)
         { "--out", OPTION_STRING, &s->out, NULL, 0, 0, NULL },
         { "--prefix", OPTION_STRING, &s->prefix, NULL, 0, 0, NULL },
         { "--quiet", OPTION_FLAG, &s->quiet, NULL, 0, 0, NULL },
+        { "--ranks", OPTION_SIZE, &s->ranks, NULL, 0, 1e9, NULL },
         SEARCH_OPTIONS(s),
         MODEL_OPTIONS(s),
     };
@@ -224,6 +234,13 @@ static int options_make(translator *r)
     return search_options_apply(VERB, &r->s->search, &r->options);
 }
 
+static int out_open(const settings *s)
+{
+    return s->out && !freopen(s->out, "wb", stdout)
+               ? cli_fail(VERB, "%s: %s", s->out, strerror(errno))
+               : CLI_OK;
+}
+
 static int translator_open(translator *r)
 {
     const settings *s = r->s;
@@ -236,9 +253,7 @@ static int translator_open(translator *r)
     if (!failed && s->prefix)
         failed = encode_text(&r->prefix, &r->model, "--prefix", s->prefix,
                              strlen(s->prefix), ENDING_NONE);
-    if (!failed && s->out && !freopen(s->out, "wb", stdout))
-        failed = cli_fail(VERB, "%s: %s", s->out, strerror(errno));
-    return failed;
+    return failed || s->ranks > 1 ? failed : out_open(s);
 }
 
 static int translate(translator *r)
@@ -247,7 +262,7 @@ static int translate(translator *r)
     batch_totals totals;
     int failed =
         batch_generate(&r->model, &r->in, &calls, &r->s->limits, &totals);
-    if (!r->s->quiet && totals.texts)
+    if (!r->s->quiet && totals.texts && ranks_part().count == 1)
         fprintf(stderr,
                 "%zu lines, %zu source tokens, %zu target tokens in %.2f s: "
                 "%.0f tokens/s (%zu beams)\n",
@@ -265,6 +280,12 @@ int translate_main(int argc, char **argv)
     if (!failed && s.help) {
         string_list_release(&s.rest);
         return help();
+    }
+    if (!failed && s.ranks > 1)
+        failed = out_open(&s);
+    if (!failed && ranks_split(VERB, s.ranks, s.file, &failed)) {
+        string_list_release(&s.rest);
+        return failed;
     }
     if (!failed)
         failed = text_input_open(&r.in, VERB, s.rest.at + 1, s.rest.count - 1,

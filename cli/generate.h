@@ -16,15 +16,18 @@ typedef struct settings {
     string_list rest;      /* the folder, and the prompt */
     string_list stops;     /* must outlive the requests */
     string_list bad_words; /* as typed */
+    string_list biases;    /* of --logit-bias, as typed */
     const char *file, *prompts;
     bauta_generate_options sampling; /* those of its fields that `has` names */
     struct {
-        bool temperature, top_k, top_p, min_p, repetition_penalty, seed,
-            min_tokens, sliding_window;
+        bool temperature, top_k, top_p, min_p, repetition_penalty,
+            presence_penalty, frequency_penalty, seed, min_tokens,
+            sliding_window;
     } has;
     model_options model;
     search_options search;
     batch_limits limits;
+    size_t ranks;
     bool greedy, do_sample, ignore_eos, logprobs, echo, json, quiet, help;
 } settings;
 
@@ -36,11 +39,12 @@ int settings_apply(const settings *s, const opened_model *m,
                    bauta_generate_options *out);
 
 /* Stop strings and banned token sequences: the folder's, followed by those of
- * the command line. `out` points into it. */
+ * the command line; and the biases of tokens. `out` points into it. */
 typedef struct token_filters {
     string_list stops;
     bauta_token_seq *bad_words;
     size_t bad_count, bad_borrowed; /* the first ones belong to the folder */
+    bauta_token_bias *biases;
 } token_filters;
 
 /* Returns CLI_OK, or a status after a message. Release in any case. */

@@ -38,6 +38,8 @@ static const char help_text[] =
     "  --json                      one JSON object per line: prompt, text,\n"
     "                              tokens, logprobs, finish, prompt_tokens,\n"
     "                              new_tokens, seconds\n"
+    "  --ranks N                   share the lines of --prompts out over N\n"
+    "                              processes; does not change results\n"
     "  --quiet                     nothing on standard error but errors\n"
     "\n"
     "decoding (defaults are those of generation_config.json)\n"
@@ -63,6 +65,12 @@ static const char help_text[] =
     "  --seed N                    same seed, same text (default: random)\n"
     "  --repeat-penalty X          above 1, tokens that occurred become less\n"
     "                              likely\n"
+    "  --presence-penalty X        subtract X from the logits of tokens that\n"
+    "                              occur in the new text (default 0)\n"
+    "  --frequency-penalty X       the same for each time they occur (default\n"
+    "                              0)\n"
+    "  --logit-bias ID+X           add X to the logit of token ID; ID-X\n"
+    "                              subtracts it; may be repeated\n"
     "  --no-repeat-ngram-size N    no sequence of N tokens occurs twice\n"
     "  --num-beams N               beam search with N beams\n"
     "  --num-return-sequences N    print the N best texts\n"
@@ -73,8 +81,13 @@ static const char help_text[] =
     "\n"
     "execution\n"
     "  --tokenizer T               folder or file, if MODEL has none\n"
-    "  --weights W                 store matrices as float32 (default),\n"
-    "                              bfloat16 or int8; smaller is faster\n"
+    "  --device D                  cpu (default), cuda or cuda:N: the GPU\n"
+    "                              with this number\n"
+    "  --dtype T                   compute in float32 (default), or on a GPU\n"
+    "                              in bfloat16\n"
+    "  --weights W                 on the CPU: store matrices as float32\n"
+    "                              (default), bfloat16 or int8; smaller is\n"
+    "                              faster\n"
     "  --sequences N               --prompts: sequences that run together\n"
     "                              (default 32)\n"
     "  --cache-mb N                limit of the KV cache in MiB; 0: none\n"
@@ -87,7 +100,8 @@ static const char help_text[] =
     "  bauta generate models/gpt2 'Once upon a time'\n"
     "  bauta generate models/gpt2 --temp 0.8 --top-p 0.95 --seed 7 'The mask'\n"
     "  bauta generate runs/shakespeare\n"
-    "  bauta generate models/gpt2 --prompts prompts.txt --json >texts.jsonl\n";
+    "  bauta generate models/gpt2 --prompts prompts.txt --json >texts.jsonl\n"
+    "  bauta generate models/gpt2 --device cpu 'The mask' # or cuda\n";
 
 int generate_help(void)
 {
@@ -129,6 +143,7 @@ int settings_read(settings *s, int argc, char **argv)
         { "--echo", OPTION_FLAG, &s->echo, NULL, 0, 0, NULL },
         { "--logprobs", OPTION_FLAG, &s->logprobs, NULL, 0, 0, NULL },
         { "--quiet", OPTION_FLAG, &s->quiet, NULL, 0, 0, NULL },
+        { "--ranks", OPTION_SIZE, &s->ranks, NULL, 0, 1e9, NULL },
         { "--min-tokens", OPTION_SIZE, &g->min_new_tokens, &s->has.min_tokens,
           0, 1e9, NULL },
         { "--sliding-window", OPTION_SIZE, &g->sliding_window,
@@ -146,6 +161,11 @@ int settings_read(settings *s, int argc, char **argv)
         { "--seed", OPTION_SEED, &g->seed, &s->has.seed, 0, 0, NULL },
         { "--repeat-penalty", OPTION_FLOAT, &g->repetition_penalty,
           &s->has.repetition_penalty, 0.01, 100, NULL },
+        { "--presence-penalty", OPTION_FLOAT, &g->presence_penalty,
+          &s->has.presence_penalty, -100, 100, NULL },
+        { "--frequency-penalty", OPTION_FLOAT, &g->frequency_penalty,
+          &s->has.frequency_penalty, -100, 100, NULL },
+        { "--logit-bias", OPTION_STRINGS, &s->biases, NULL, 0, 0, NULL },
         SEARCH_OPTIONS(s),
         MODEL_OPTIONS(s),
     };
@@ -194,6 +214,10 @@ int settings_apply(const settings *s, const opened_model *m,
     sampling_apply(s, out);
     if (s->has.repetition_penalty)
         out->repetition_penalty = s->sampling.repetition_penalty;
+    if (s->has.presence_penalty)
+        out->presence_penalty = s->sampling.presence_penalty;
+    if (s->has.frequency_penalty)
+        out->frequency_penalty = s->sampling.frequency_penalty;
     if (s->has.min_tokens)
         out->min_new_tokens = s->sampling.min_new_tokens;
     if (!s->search.has_max && !out->max_new_tokens && !out->max_length)
@@ -256,6 +280,8 @@ void settings_print(const bauta_generate_options *options,
         real_print("min-p", options->min_p, 0.0f);
     }
     real_print("repeat-penalty", options->repetition_penalty, 1.0f);
+    real_print("presence-penalty", options->presence_penalty, 0.0f);
+    real_print("frequency-penalty", options->frequency_penalty, 0.0f);
     whole_print("no-repeat-ngram-size", options->no_repeat_ngram_size, 0);
     whole_print("num-beams", options->num_beams, 1);
     if (options->num_beams > 1)
@@ -264,11 +290,11 @@ void settings_print(const bauta_generate_options *options,
     whole_print("max-tokens", options->max_new_tokens, 0);
     whole_print("max-length", options->max_length, 0);
     whole_print("sliding-window", options->sliding_window, 0);
-    fprintf(stderr, "; %s, %d %s, %s\n",
-            weight_formats[bauta_model_dtype(m->model)],
-            bauta_context_threads(m->context),
-            bauta_context_threads(m->context) == 1 ? "thread" : "threads",
-            bauta_context_isa(m->context));
+    fprintf(stderr, "; ");
+    if (device_is_cpu(&m->options->device))
+        fprintf(stderr, "%s, ", weight_formats[bauta_model_dtype(m->model)]);
+    device_print(&m->options->device, m->context);
+    fprintf(stderr, "\n");
 }
 
 /* ---- stop strings and banned token sequences --------------------------- */
@@ -343,10 +369,65 @@ static int bad_words_init(token_filters *f, const settings *s,
     return failed;
 }
 
+/* ID+X or ID-X, as in llama.cpp. */
+static int bias_read(bauta_token_bias *out, const char *text, size_t vocab)
+{
+    char *sign = NULL, *end = NULL;
+    unsigned long long id = strtoull(text, &sign, 10);
+    if (*text >= '0' && *text <= '9' && (*sign == '+' || *sign == '-'))
+        out->bias = strtof(sign, &end);
+    if (!end || end == sign || *end || !isfinite(out->bias))
+        return cli_fail(VERB,
+                        "--logit-bias is '%s', not a token id with + or "
+                        "- and a number, as in 15043+1 or 15043-2.5",
+                        text);
+    if (id >= vocab)
+        return cli_fail(VERB, "--logit-bias %s: there are %zu tokens", text,
+                        vocab);
+    out->token = (uint32_t)id;
+    return CLI_OK;
+}
+
+/* Sorted by token; of two for one token the later counts. */
+static void bias_insert(bauta_token_bias *all, size_t *count,
+                        bauta_token_bias bias)
+{
+    size_t at = 0;
+    while (at < *count && all[at].token < bias.token)
+        at++;
+    if (at == *count || all[at].token != bias.token) {
+        memmove(all + at + 1, all + at, (*count - at) * sizeof(*all));
+        ++*count;
+    }
+    all[at] = bias;
+}
+
+static int biases_init(token_filters *f, const settings *s,
+                       const opened_model *m, bauta_generate_options *out)
+{
+    int failed = CLI_OK;
+    size_t count = 0;
+    f->biases = calloc(s->biases.count + 1, sizeof(*f->biases));
+    if (!f->biases)
+        return cli_fail(VERB, "out of memory");
+    for (size_t i = 0; i < s->biases.count && !failed; i++) {
+        bauta_token_bias bias = { 0, 0 };
+        failed =
+            bias_read(&bias, s->biases.at[i], bauta_model_vocab_size(m->model));
+        if (!failed)
+            bias_insert(f->biases, &count, bias);
+    }
+    out->logit_bias = f->biases;
+    out->logit_bias_count = count;
+    return failed;
+}
+
 int token_filters_init(token_filters *f, const settings *s,
                        const opened_model *m, bauta_generate_options *out)
 {
     int failed = stops_init(f, s, out);
+    if (!failed)
+        failed = biases_init(f, s, m, out);
     return failed ? failed : bad_words_init(f, s, m, out);
 }
 
@@ -355,5 +436,6 @@ void token_filters_release(token_filters *f)
     for (size_t i = f->bad_borrowed; i < f->bad_count; i++)
         free((void *)(uintptr_t)f->bad_words[i].tokens);
     free(f->bad_words);
+    free(f->biases);
     string_list_release(&f->stops);
 }

@@ -8,6 +8,8 @@
 #ifndef LOOK_H
 #define LOOK_H
 
+#include "device_options.h"
+
 #include <bauta.h>
 
 enum { LOOK_NONE = -1 }; /* an option that was not given */
@@ -18,7 +20,8 @@ typedef struct look_options {
     long layer, head;     /* or LOOK_NONE */
     int at;               /* of bauta_attention_kind, or LOOK_NONE */
     size_t queries, keys; /* of a mask without a model */
-    size_t generate, threads;
+    size_t generate;
+    device_options device;
     bool all, json, help, sized;
 } look_options;
 

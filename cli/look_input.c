@@ -243,10 +243,11 @@ static int extra_read(look_input *s, const look_options *o)
 static int parts_load(look_input *s, const look_options *o)
 {
     bauta_error err;
-    bauta_options how = BAUTA_OPTIONS_INIT;
-    how.threads = (int)o->threads;
-    if (bauta_context_create(&s->context, &how, &err) ||
-        bauta_model_load(&s->model, o->model, false, &err) ||
+    int failed = device_open(&s->context, VERB, &o->device);
+    if (failed)
+        return failed;
+    if (bauta_model_load(&s->model, o->model, false, &err) ||
+        bauta_model_to(s->model, s->context, &err) ||
         bauta_tokenizer_load(&s->tokenizer, o->model, &err))
         return failed_with(&err);
     cli_warn(VERB, bauta_model_warnings(s->model));

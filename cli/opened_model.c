@@ -5,6 +5,7 @@
 #include "opened_model.h"
 
 #include "cli.h"
+#include "ranks.h"
 #include "unknown_chars.h"
 
 #include <stdlib.h>
@@ -43,16 +44,26 @@ static int kind_check(const opened_model *m, int kind)
                     m->folder, bauta_model_kind_text(is), verbs[is]);
 }
 
+/* On the CPU decoding token by token has a layout of its own for float32,
+ * too. */
+static bauta_status model_pack(opened_model *m, int kind, bauta_error *err)
+{
+    bool decodes = kind == BAUTA_DECODER_ONLY || kind == BAUTA_ENCODER_DECODER;
+    int weights = m->options->weights;
+    if (weights || (decodes && device_is_cpu(&m->options->device)))
+        return bauta_model_pack(m->model, (bauta_dtype)weights, err);
+    return BAUTA_OK;
+}
+
 int opened_model_open(opened_model *m, const char *verb, const char *folder,
                       const model_options *options, int kind)
 {
-    bauta_options context = BAUTA_OPTIONS_INIT;
     bauta_error err;
-    *m = (opened_model){ .verb = verb, .folder = folder };
-    context.threads = (int)options->threads;
-    bauta_status status = bauta_context_create(&m->context, &context, &err);
-    if (!status)
-        status = bauta_model_load(&m->model, folder, false, &err);
+    *m = (opened_model){ .verb = verb, .folder = folder, .options = options };
+    int failed = ranks_context(&m->context, verb, &options->device);
+    if (failed)
+        return failed;
+    bauta_status status = bauta_model_load(&m->model, folder, false, &err);
     if (!status && kind_check(m, kind))
         return CLI_FAILED;
     if (!status)
@@ -61,11 +72,10 @@ int opened_model_open(opened_model *m, const char *verb, const char *folder,
         status = bauta_tokenizer_load(
             &m->tokenizer, options->tokenizer ? options->tokenizer : folder,
             &err);
-    // Decoding token by token has a layout of its own for float32, too.
-    bool decodes = kind == BAUTA_DECODER_ONLY || kind == BAUTA_ENCODER_DECODER;
-    if (!status && (options->weights || decodes))
-        status =
-            bauta_model_pack(m->model, (bauta_dtype)options->weights, &err);
+    if (!status)
+        status = bauta_model_to(m->model, m->context, &err);
+    if (!status)
+        status = model_pack(m, kind, &err);
     return status ? cli_fail(verb, "%s", err.message) : CLI_OK;
 }
 

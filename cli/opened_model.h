@@ -3,12 +3,14 @@
 #ifndef OPENED_MODEL_H
 #define OPENED_MODEL_H
 
+#include "device_options.h"
 #include "options.h"
 
 #include <bauta.h>
 
 typedef struct opened_model {
     const char *verb, *folder;
+    const struct model_options *options;
     bauta_context *context;
     bauta_model *model;
     bauta_tokenizer *tokenizer;
@@ -19,8 +21,8 @@ extern const char *const weight_formats[];
 
 typedef struct model_options {
     const char *tokenizer; /* NULL: the folder's */
-    size_t threads;
     int weights;
+    device_options device;
 } model_options;
 
 /* The options of all verbs that run a model on texts. Their settings have
@@ -33,7 +35,7 @@ typedef struct model_options {
       NULL },                                                                 \
     { "--weights", OPTION_CHOICE, &(s)->model.weights, NULL, 0, 0,            \
       weight_formats },                                                       \
-    { "--threads", OPTION_SIZE, &(s)->model.threads, NULL, 0, 4096, NULL },   \
+    DEVICE_OPTIONS(&(s)->model.device),                                       \
     { "--model", OPTION_MODEL, NULL, NULL, 0, 0, NULL },                      \
     { "--help", OPTION_FLAG, &(s)->help, NULL, 0, 0, NULL }
 /* clang-format on */
@@ -43,8 +45,9 @@ typedef struct model_options {
 int model_args_check(const char *verb, const string_list *rest,
                      const char *file);
 
-/* Load everything. A model of another kind is an error, which names the verb
- * for it. Returns CLI_OK, or CLI_FAILED after a message. Close in any case. */
+/* Load everything and move the model to the device. A model of another kind is
+ * an error, which names the verb for it. Returns CLI_OK, or CLI_FAILED after a
+ * message. Close in any case. */
 enum { MODEL_KIND_ANY = -1 };
 int opened_model_open(opened_model *m, const char *verb, const char *folder,
                       const model_options *options, int kind);

@@ -8,7 +8,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
-enum { NARROW = 4, WIDE = 10 }; /* columns of a cell */
+enum { NARROW = 4, WIDE = 10 };  /* columns of a cell */
+enum { DIGITS = 3, FEWEST = 4 }; /* of narrow cells; cells side by side */
 
 bool terminal_has_colours(FILE *to)
 {
@@ -146,36 +147,87 @@ size_t terminal_columns(FILE *to)
     return WIDE_ENOUGH;
 }
 
-static void pair_draw(FILE *to, float weight, bool colours)
+/* A run of columns, with room for three digits each. */
+typedef struct panel {
+    size_t from, to;   /* columns */
+    size_t left, high; /* width of the row labels, height of the others */
+} panel;
+
+/* Character `at` of a text, or a blank beyond its end. */
+static void character_draw(FILE *to, const char *text, size_t at)
 {
-    if (weight == 0) {
-        fputs(colours ? "\033[2m·\033[0m" : "·", to);
-        return;
+    text += bytes_of(text, at);
+    if (*text)
+        fwrite(text, 1, bytes_of(text, 1), to);
+    else
+        fputc(' ', to);
+}
+
+/* Column labels read downwards and end just above the cells. */
+static void labels_draw_down(FILE *to, const heatmap *p, const panel *v)
+{
+    for (size_t line = 0; line < v->high; line++) {
+        spaces(to, 2 + v->left + 1);
+        for (size_t j = v->from; j < v->to; j++) {
+            const char *label = p->column_labels[j];
+            size_t own = text_columns(label);
+            size_t skip = v->high - (own < v->high ? own : v->high);
+            spaces(to, DIGITS);
+            if (line < skip)
+                fputc(' ', to);
+            else
+                character_draw(to, label, line - skip);
+        }
+        fputc('\n', to);
     }
-    int tenths = (int)(10.0f * weight);
-    if (colours)
-        background(to, weight);
-    fprintf(to, "%d%s", tenths > 9 ? 9 : tenths, colours ? "\033[0m" : "");
+}
+
+static bool row_hidden(const heatmap *p, const panel *v, size_t row)
+{
+    size_t j = v->from;
+    while (j < v->to && p->weights[row * p->columns + j] == 0)
+        j++;
+    return j == v->to;
+}
+
+static void panel_draw(FILE *to, const heatmap *p, const panel *v, bool colours)
+{
+    bool part = v->to - v->from < p->columns;
+    labels_draw_down(to, p, v);
+    for (size_t i = 0; i < p->rows; i++) {
+        if (part && row_hidden(p, v, i))
+            continue;
+        fputs("  ", to);
+        label_draw(to, p->row_labels[i], v->left, true);
+        fputc(' ', to);
+        for (size_t j = v->from; j < v->to; j++)
+            cell_draw(to, p->weights[i * p->columns + j], DIGITS, colours);
+        fputc('\n', to);
+    }
 }
 
 void heatmap_draw_fitting(FILE *to, const heatmap *p, bool colours)
 {
-    size_t left = widest(p->row_labels, p->rows, 1);
+    size_t room = terminal_columns(to);
     size_t width = widest(p->column_labels, p->columns, NARROW);
-    if (left + 4 + p->columns * (width + 1) <= terminal_columns(to)) {
+    panel v = { .left = widest(p->row_labels, p->rows, 1) };
+    if (v.left + 4 + p->columns * (width + 1) <= room) {
         heatmap_draw(to, p, colours);
         return;
     }
-    for (size_t i = 0; i < p->rows; i++) {
-        fputs("  ", to);
-        label_draw(to, p->row_labels[i], left, true);
-        fputs("  ", to);
-        for (size_t j = 0; j < p->columns; j++)
-            pair_draw(to, p->weights[i * p->columns + j], colours);
-        fputc('\n', to);
+    v.high = widest(p->column_labels, p->columns, 1);
+    size_t most = room > v.left + 4 ? (room - v.left - 4) / (DIGITS + 1) : 0;
+    most = most < FEWEST ? FEWEST : most;
+    for (; v.from < p->columns; v.from = v.to) {
+        v.to = v.from + most < p->columns ? v.from + most : p->columns;
+        if (most < p->columns)
+            fprintf(to, "%s  columns %zu to %zu of %zu\n\n", v.from ? "\n" : "",
+                    v.from, v.to - 1, p->columns);
+        panel_draw(to, p, &v, colours);
     }
-    fputs("\n  Tenths of the weight, one character per token; · is hidden.\n",
-          to);
+    if (most < p->columns)
+        fputs("\n  Rows that see no column of a part are left out of it.\n",
+              to);
 }
 
 void mask_draw_cell(FILE *to, char sign, bool colours)

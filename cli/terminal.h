@@ -22,8 +22,9 @@ bool terminal_has_colours(FILE *to);
  * a dot without background. */
 void heatmap_draw(FILE *to, const heatmap *p, bool colours);
 
-/* The same, or in a narrow terminal one character per pair: tenths of the
- * weight, and a dot for a hidden pair. */
+/* The same. If the labels are too wide for the terminal, those of the columns
+ * are set vertically; columns that still do not fit follow in further parts,
+ * without the rows that see none of them. */
 void heatmap_draw_fitting(FILE *to, const heatmap *p, bool colours);
 
 /* Draw the output of bauta_mask_text(). */

@@ -4,16 +4,43 @@
 
 #include "cli.h"
 #include "lines.h"
+#include "ranks.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+/* The lines of this rank. Invalid ones count. */
+static int part_open(text_input *t, const char *file)
+{
+    const char *line = "";
+    size_t length, count = 0;
+    bauta_error err = { .message = "" };
+    bauta_text_file *all;
+    text_part part = ranks_part();
+    if (bauta_text_file_open(&all, file, &err))
+        return cli_fail(t->verb, "%s", err.message);
+    for (size_t before = SIZE_MAX; line && before != count;) {
+        before = bauta_text_file_lines(all);
+        if (bauta_text_file_line(all, &line, &length, &err))
+            line = "";
+        count = bauta_text_file_lines(all);
+    }
+    bauta_text_file_free(all);
+    t->first = count * part.rank / part.count;
+    t->end = count * (part.rank + 1) / part.count;
+    while (t->number < t->first && text_input_next(t, &line, &length))
+        ;
+    return t->failed ? CLI_FAILED : CLI_OK;
+}
+
 int text_input_open(text_input *t, const char *verb, const char *const *args,
                     size_t arg_count, const char *file)
 {
     bauta_error err;
-    *t = (text_input){ .verb = verb, .args = args, .arg_count = arg_count };
+    *t = (text_input){
+        .verb = verb, .args = args, .arg_count = arg_count, .end = SIZE_MAX
+    };
     if (arg_count == 1 && strcmp(args[0], "-") == 0)
         t->arg_count = 0;
     if (t->arg_count)
@@ -22,7 +49,7 @@ int text_input_open(text_input *t, const char *verb, const char *const *args,
     t->name = strcmp(file, "-") == 0 ? "standard input" : file;
     if (bauta_text_file_open(&t->file, file, &err))
         return cli_fail(verb, "%s", err.message);
-    return CLI_OK;
+    return ranks_part().count > 1 ? part_open(t, file) : CLI_OK;
 }
 
 int text_input_close(text_input *t)
@@ -73,7 +100,7 @@ bool text_input_next(text_input *t, const char **text, size_t *length)
     t->error[0] = '\0';
     if (!t->name)
         return arg_next(t, text, length);
-    if (t->failed)
+    if (t->failed || t->number >= t->end)
         return false;
     size_t before = bauta_text_file_lines(t->file);
     bauta_status status = bauta_text_file_line(t->file, text, length, &err);

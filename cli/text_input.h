@@ -12,7 +12,8 @@ typedef struct text_input {
     const char *verb, *name; /* name NULL: the command line */
     const char *const *args;
     size_t arg_count;
-    size_t number; /* of the text that was read last, from 1 */
+    size_t number;     /* of the text that was read last, from 1 */
+    size_t first, end; /* lines before and up to the end of the part */
     bauta_text_file *file;
     char *all; /* of text_input_read_all() */
     size_t size, room;

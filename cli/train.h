@@ -7,6 +7,7 @@
  *   train_help.c     --help
  *   train_notes.c    settings to JSON and back, for checkpoints
  *   train_job.c      tokenizer, corpora, model, trainer
+ *   train_series.c   the same for --series
  *   train_run.c      bauta_run_train() with display, signals and events
  *   train_folder.c   the folder of a run
  *   tensorboard.c    TensorBoard event files
@@ -18,6 +19,7 @@
 #ifndef TRAIN_H
 #define TRAIN_H
 
+#include "device_options.h"
 #include "options.h"
 
 #include <bauta.h>
@@ -35,7 +37,9 @@ typedef struct settings {
     const char *preset, *from, *tokenizer, *out, *resume, *config;
     const char *source, *target, *pairs;
     const char *valid_source, *valid_target, *valid_pairs;
-    string_list files, valid, set;
+    string_list files, valid, set, series, column;
+    size_t season, holdout; /* of series */
+    int calendar;           /* of bauta_series_calendar */
     double valid_share;
     bool lines, skip_bad;
     bool dry_run, compare, json, help;
@@ -43,8 +47,8 @@ typedef struct settings {
 
     bauta_train_options train;
     size_t eval_every, eval_tokens, save_every, keep, patience, average;
-    size_t threads;
-    const char *isa;
+    device_options device;
+    size_t ranks;           /* on this machine; 0: as the environment says */
     size_t from_step;       /* of --resume; 0: the newest complete one */
     double epochs, minutes; /* 0: train.steps counts */
 } settings;
@@ -63,8 +67,9 @@ typedef struct train_option {
     const char *const *choices; /* NULL-terminated */
 } train_option;
 enum {
-    TRAIN_PATH = 1,     /* strings that are file names */
-    TRAIN_TRANSIENT = 2 /* applies to one call: not saved with the run */
+    TRAIN_PATH = 1,      /* strings that are file names */
+    TRAIN_TRANSIENT = 2, /* applies to one call: not saved with the run */
+    TRAIN_NEWER = 4      /* not in runs of version 0.1 */
 };
 
 extern const train_option train_options[];
@@ -121,6 +126,7 @@ typedef struct train_job {
     bauta_context *context;
     bauta_tokenizer *tokenizer;
     bauta_corpus *corpus, *valid; /* valid may be NULL */
+    bauta_series_codec *codec;    /* of --series, or NULL */
     bauta_model *model;
     bauta_trainer *trainer;
     uint32_t start; /* decoder_start_token_id, or BAUTA_NO_TOKEN */
@@ -141,6 +147,11 @@ void train_job_close(train_job *job);
 bool tokenizer_is_trained(const char *word);
 /* Print the library's message; returns CLI_FAILED. */
 int train_failed(const bauta_error *err);
+
+/* Codec and tokenizer of --series, new or those of a checkpoint; and the
+ * corpus. CLI_FAILED after a message. */
+int train_series_open(train_job *job, const settings *s,
+                      const char *checkpoint);
 
 /* Determine the number of steps; warn if the warm-up is longer. */
 int steps_fit(train_job *job, settings *s, const train_args *args,

@@ -27,12 +27,12 @@ static const struct {
     { "--preset", 0, 0 },       { "--set", 0, 0 },
     { "--from", 0, 1 },         { "files", 1, 0 },
     { "--source", 1, 1 },       { "--target", 1, 1 },
-    { "--pairs", 1, 2 },        { "--valid", 2, 0 },
-    { "--valid-source", 2, 1 }, { "--valid-target", 2, 1 },
-    { "--valid-pairs", 2, 2 },  { "--valid-share", 2, 3 },
-    { "--batch-size", 3, 0 },   { "--batch-tokens", 3, 1 },
-    { "--steps", 4, 0 },        { "--epochs", 4, 1 },
-    { "--minutes", 4, 2 },
+    { "--pairs", 1, 2 },        { "--series", 1, 3 },
+    { "--valid", 2, 0 },        { "--valid-source", 2, 1 },
+    { "--valid-target", 2, 1 }, { "--valid-pairs", 2, 2 },
+    { "--valid-share", 2, 3 },  { "--batch-size", 3, 0 },
+    { "--batch-tokens", 3, 1 }, { "--steps", 4, 0 },
+    { "--epochs", 4, 1 },       { "--minutes", 4, 2 },
 };
 enum { EXCLUSIVE = sizeof(exclusive) / sizeof(exclusive[0]) };
 

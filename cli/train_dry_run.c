@@ -167,7 +167,9 @@ static int dry_text(const train_job *job, const settings *s, const estimate *e)
            format_grouped(text, bauta_model_parameter_count(job->model)));
     printf("  %-22s %zu, %.1f epochs of %zu\n", "steps", s->train.max_steps,
            epochs, e->epoch_steps);
-    printf("  %-22s %.0f MiB\n", "memory", e->memory / 0x1p20);
+    printf("  %-22s %.0f MiB\n",
+           device_is_cpu(&s->device) ? "memory" : "memory of the host",
+           e->memory / 0x1p20);
     printf("  %-22s %.0f\n", "tokens per second",
            (double)e->trial_tokens / e->trial_seconds);
     printf("  %-22s about %s, without validation\n", "time",

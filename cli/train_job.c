@@ -2,6 +2,7 @@
 /* train_job.c - bauta train: tokenizer, corpora, model and trainer. */
 #include "cli.h"
 #include "format.h"
+#include "ranks.h"
 #include "train.h"
 #include "unknown_chars.h"
 
@@ -12,7 +13,8 @@
 
 int train_failed(const bauta_error *err)
 {
-    return cli_fail(VERB, "%s", err->message);
+    return ranks_reported(err) ? CLI_FAILED
+                               : cli_fail(VERB, "%s", err->message);
 }
 
 static int no_memory(void)
@@ -278,7 +280,8 @@ static int overrides_make(char **out, const settings *s, size_t context)
     int failed = CLI_OK;
     if (context)
         json_object_set_new(all,
-                            strncmp(s->preset, "gpt2", 4) == 0
+                            strncmp(s->preset, "gpt2", 4) == 0 ||
+                                    strncmp(s->preset, "series", 6) == 0
                                 ? "n_positions"
                                 : "max_position_embeddings",
                             json_integer((json_int_t)context));
@@ -348,9 +351,13 @@ static int model_tune(train_job *job, settings *s, const train_args *args)
 static int model_open(train_job *job, settings *s, const train_args *args,
                       const char *checkpoint)
 {
-    return checkpoint ? model_load(job, checkpoint)
-           : s->from  ? model_tune(job, s, args)
-                      : model_new(job, s, args);
+    bauta_error err;
+    int failed = checkpoint ? model_load(job, checkpoint)
+                 : s->from  ? model_tune(job, s, args)
+                            : model_new(job, s, args);
+    if (!failed && bauta_model_to(job->model, job->context, &err))
+        failed = train_failed(&err);
+    return failed;
 }
 
 /* Ids must fit into the vocabulary, and the context into the positions. */
@@ -387,23 +394,21 @@ static int trainer_open(train_job *job, const settings *s,
 int train_job_open(train_job *job, settings *s, const train_args *args,
                    const char *checkpoint)
 {
-    bauta_error err;
-    bauta_options options = BAUTA_OPTIONS_INIT;
     *job = (train_job){ .start = BAUTA_NO_TOKEN, .began = seconds_now() };
-    options.threads = (int)s->threads;
-    options.isa = s->isa;
     if (stdin_count(s) > 1)
         return cli_usage(VERB, "standard input can be one of the files only");
-    int failed = bauta_context_create(&job->context, &options, &err)
-                     ? train_failed(&err)
-                     : CLI_OK;
+    if (stdin_count(s) && ranks_count() > 1)
+        return cli_usage(VERB, "standard input cannot be read by %zu ranks",
+                         ranks_count());
+    int failed = ranks_context(&job->context, VERB, &s->device);
     if (!failed)
-        failed = tokenizer_open(job, s, checkpoint);
+        failed = s->series.count ? train_series_open(job, s, checkpoint)
+                                 : tokenizer_open(job, s, checkpoint);
     if (!failed)
         failed = model_open(job, s, args, checkpoint);
     if (!failed)
         failed = model_check(job, s);
-    if (!failed)
+    if (!failed && !s->series.count)
         failed = corpora_open(job, s);
     return failed ? failed : trainer_open(job, s, checkpoint);
 }
@@ -430,6 +435,7 @@ void train_job_close(train_job *job)
     bauta_model_free(job->model);
     bauta_corpus_free(job->valid);
     bauta_corpus_free(job->corpus);
+    bauta_series_codec_free(job->codec);
     bauta_tokenizer_free(job->tokenizer);
     bauta_context_free(job->context);
 }

@@ -162,8 +162,10 @@ int settings_from_json(settings *s, const json_t *from, const char *where)
     for (size_t i = 0; i < train_option_count; i++) {
         const train_option *t = &train_options[i];
         const json_t *value = saved_get(from, t);
-        if (!(t->attributes & TRAIN_TRANSIENT) &&
-            !(value && option_from(t, s, value)))
+        if (t->attributes & TRAIN_TRANSIENT ||
+            (t->attributes & TRAIN_NEWER && !value))
+            continue;
+        if (!(value && option_from(t, s, value)))
             return cli_fail(VERB, bad, where, option_key(t));
     }
     if (!strings_from(&s->files, json_object_get(from, "files")))

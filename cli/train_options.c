@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_options.c - bauta train: the command line to settings. */
 #include "cli.h"
+#include "ranks.h"
 #include "train.h"
 
 #include <math.h>
@@ -11,6 +12,7 @@ static const char *const objectives[] = { "auto",   "causal", "seq2seq",
                                           "masked", "prefix", NULL };
 static const char *const modes[] = { "parallel", "sequential", "free",
                                      "scheduled", NULL };
+static const char *const calendars[] = { "auto", "none", "always", NULL };
 static const char *const schedules[] = { "constant", "linear", "cosine",
                                          "inverse-sqrt", NULL };
 
@@ -29,6 +31,11 @@ const train_option train_options[] = {
     { "--source", OPTION_STRING, AT(source), TRAIN_PATH, NULL },
     { "--target", OPTION_STRING, AT(target), TRAIN_PATH, NULL },
     { "--pairs", OPTION_STRING, AT(pairs), TRAIN_PATH, NULL },
+    { "--series", OPTION_STRINGS, AT(series), TRAIN_PATH, NULL },
+    { "--column", OPTION_STRINGS, AT(column), 0, NULL },
+    { "--season", OPTION_SIZE, AT(season), 0, NULL },
+    { "--holdout", OPTION_SIZE, AT(holdout), 0, NULL },
+    { "--calendar", OPTION_CHOICE, AT(calendar), 0, calendars },
     { "--valid", OPTION_STRINGS, AT(valid), TRAIN_PATH, NULL },
     { "--valid-source", OPTION_STRING, AT(valid_source), TRAIN_PATH, NULL },
     { "--valid-target", OPTION_STRING, AT(valid_target), TRAIN_PATH, NULL },
@@ -64,6 +71,7 @@ const train_option train_options[] = {
     { "--mask-random", OPTION_FLOAT, AT(train.mlm_random), 0, NULL },
     { "--mask-kept", OPTION_FLOAT, AT(train.mlm_keep), 0, NULL },
     { "--ema-decay", OPTION_DOUBLE, AT(train.ema_decay), 0, NULL },
+    { "--lanes", OPTION_SIZE, AT(train.lanes), TRAIN_NEWER, NULL },
     { "--seed", OPTION_SEED, AT(train.seed), 0, NULL },
     { "--average", OPTION_SIZE, AT(average), 0, NULL },
     { "--eval-every", OPTION_SIZE, AT(eval_every), 0, NULL },
@@ -71,8 +79,13 @@ const train_option train_options[] = {
     { "--save-every", OPTION_SIZE, AT(save_every), 0, NULL },
     { "--keep", OPTION_SIZE, AT(keep), 0, NULL },
     { "--patience", OPTION_SIZE, AT(patience), 0, NULL },
-    { "--threads", OPTION_SIZE, AT(threads), TRAIN_TRANSIENT, NULL },
-    { "--isa", OPTION_STRING, AT(isa), TRAIN_TRANSIENT, cli_isas },
+    { "--device", OPTION_STRING, AT(device.name), TRAIN_TRANSIENT,
+      device_names },
+    { "--dtype", OPTION_CHOICE, AT(device.dtype), TRAIN_TRANSIENT,
+      device_dtypes },
+    { "--threads", OPTION_SIZE, AT(device.threads), TRAIN_TRANSIENT, NULL },
+    { "--ranks", OPTION_SIZE, AT(ranks), TRAIN_TRANSIENT, NULL },
+    { "--isa", OPTION_STRING, AT(device.isa), TRAIN_TRANSIENT, cli_isas },
     { "--audit", OPTION_FLAG, AT(audit), TRAIN_TRANSIENT, NULL },
     { "--no-audit", OPTION_FLAG, AT(no_audit), TRAIN_TRANSIENT, NULL },
     { "--dry-run", OPTION_FLAG, AT(dry_run), TRAIN_TRANSIENT, NULL },
@@ -203,6 +216,8 @@ int train_args_apply(const train_args *args, settings *s)
     }
     for (size_t i = 0; !failed && i < args->files.count; i++)
         failed = string_list_add(VERB, &s->files, args->files.at[i]);
+    if (s->series.count && !s->preset && !s->from && !s->resume)
+        s->preset = "series-tiny";
     // --batch-tokens replaces the preset's number of sequences.
     if (train_args_has(args, "--batch-tokens") &&
         !train_args_has(args, "--batch-size"))
@@ -224,27 +239,48 @@ int train_args_apply(const train_args *args, settings *s)
 void settings_release(settings *s)
 {
     free(s->files.at);
+    free(s->series.at);
+    free(s->column.at);
     free(s->valid.at);
     free(s->set.at);
 }
 
 /* ---- options that belong together or exclude each other ---------------- */
 
+static int series_check(const settings *s)
+{
+    if (s->tokenizer)
+        return cli_usage(VERB, "--series has a tokenizer of its own");
+    if (s->valid.count || s->valid_source || s->valid_pairs ||
+        s->valid_share > 0.0)
+        return cli_usage(VERB, "--series is validated by 'bauta forecast "
+                               "--backtest' on rows that --holdout keeps "
+                               "away");
+    return CLI_OK;
+}
+
 static int data_check(const settings *s)
 {
     bool two = s->source || s->target, tsv = s->pairs != NULL;
-    bool texts = s->files.count > 0;
+    bool texts = s->files.count > 0, series = s->series.count > 0;
     if (two && !(s->source && s->target))
         return cli_usage(VERB, "--source and --target belong together");
     if ((s->valid_source != NULL) != (s->valid_target != NULL))
         return cli_usage(VERB,
                          "--valid-source and --valid-target belong together");
-    if (two + tsv + texts > 1)
+    if (two + tsv + texts + series > 1)
         return cli_usage(VERB, "texts to train on are either FILES, or "
-                               "--source and --target, or --pairs");
-    if (two + tsv + texts == 0)
+                               "--source and --target, or --pairs, or "
+                               "--series");
+    if (two + tsv + texts + series == 0)
         return cli_usage(VERB, "the texts to train on are missing: FILES, or "
-                               "--source and --target, or --pairs");
+                               "--source and --target, or --pairs, or "
+                               "--series");
+    if (series)
+        return series_check(s);
+    if (s->season || s->holdout || s->column.count || s->calendar)
+        return cli_usage(VERB, "--season, --holdout, --column and "
+                               "--calendar need --series");
     if ((s->valid_source || s->valid_pairs) && texts)
         return cli_usage(VERB,
                          "FILES are validated with --valid, not with pairs");
@@ -278,13 +314,32 @@ static int numbers_check(const settings *s)
     if (s->average > 1000)
         return cli_usage(VERB, "--average is %zu, not from 0 to 1000",
                          s->average);
-    if (s->threads > 4096)
+    if (s->device.threads > 4096)
         return cli_usage(VERB, "--threads is %zu, not from 0 to 4096",
-                         s->threads);
+                         s->device.threads);
+    if (s->compare && !device_is_cpu(&s->device))
+        return cli_usage(VERB,
+                         "--compare-modes compares gradients on the CPU "
+                         "only, and --device is %s",
+                         s->device.name);
     if (s->patience && !s->valid.count && !s->valid_source && !s->valid_pairs &&
         s->valid_share == 0.0)
         return cli_usage(VERB, "--patience needs validation texts, such as "
                                "--valid-share 0.1");
+    return device_check(VERB, &s->device);
+}
+
+/* What several ranks cannot do together. */
+static int ranks_check(const settings *s)
+{
+    if (ranks_count() == 1)
+        return CLI_OK;
+    if (s->dry_run || s->compare)
+        return cli_usage(VERB, "%s runs on a single rank",
+                         s->dry_run ? "--dry-run" : "--compare-modes");
+    if (s->minutes > 0.0)
+        return cli_usage(VERB, "--minutes measures a single rank; use --steps "
+                               "or --epochs with several");
     return CLI_OK;
 }
 
@@ -310,6 +365,9 @@ static int preset_check(const char *preset)
 int settings_check(const settings *s)
 {
     bool trial = s->dry_run || s->compare;
+    int refused = ranks_check(s);
+    if (refused)
+        return refused;
     if (s->resume)
         return numbers_check(s);
     if (s->from_step)
@@ -323,7 +381,7 @@ int settings_check(const settings *s)
     int unknown = s->preset ? preset_check(s->preset) : CLI_OK;
     if (unknown)
         return unknown;
-    if (s->preset && !s->tokenizer)
+    if (s->preset && !s->tokenizer && !s->series.count)
         return cli_usage(VERB, "--tokenizer is missing: a folder or file, or "
                                "bytes, chars, bpe:N, wordpiece:N, unigram:N");
     if (!s->out && !trial)

@@ -3,6 +3,7 @@
 #include "cli.h"
 #include "format.h"
 #include "json_output.h"
+#include "ranks.h"
 #include "train.h"
 
 #include <errno.h>
@@ -217,10 +218,12 @@ static bauta_run_options options_make(run *r)
     o.average_checkpoints = s->average;
     o.notes = r->notes;
     o.user = r;
+    o.should_stop = should_stop;
+    if (!ranks_first())
+        return o;
     o.on_step = on_step;
     o.on_evaluate = on_evaluate;
     o.on_warning = on_warning;
-    o.should_stop = should_stop;
     return o;
 }
 
@@ -230,9 +233,10 @@ static int loop(run *r)
     bauta_run_options options = options_make(r);
     bauta_status status = bauta_run_train(
         r->at->run, r->job->trainer, r->job->valid, &options, &r->result, &err);
-    display_end(&r->display);
+    if (ranks_first())
+        display_end(&r->display);
     int failed = status && !r->failed ? train_failed(&err) : r->failed;
-    if (!events_close(r->events) && !failed)
+    if (r->events && !events_close(r->events) && !failed)
         failed = cli_fail(VERB, "cannot write TensorBoard's events: %s",
                           strerror(errno));
     return failed;
@@ -307,11 +311,11 @@ static int start(run *r, size_t step)
                 r->s->train.max_steps);
         return failed;
     }
-    if (!failed)
+    if (!failed && ranks_first())
         failed = audit_run(r);
-    if (!failed)
+    if (!failed && ranks_first())
         failed = options_write(r->s, r->at);
-    if (!failed)
+    if (!failed && ranks_first())
         failed = events_begin(r, step);
     signals_catch();
     return failed;
@@ -333,6 +337,8 @@ int train_run(train_job *job, settings *s, run_folder *f)
     free(r.notes);
     if (failed)
         return failed;
+    if (!ranks_first())
+        return CLI_OK;
     end_report(&r);
     return s->json ? json_print(&r) : text_print(&r);
 }

@@ -166,6 +166,8 @@ static char *masked_token(const train_job *job, const uint32_t *tokens,
 
 char *sample_text(const train_job *job)
 {
+    if (job->codec)
+        return NULL; // numbers, not a text
     const bauta_corpus *corpus = job->valid ? job->valid : job->corpus;
     const uint32_t *source = NULL;
     size_t count = 0, source_count = 0;

@@ -13,6 +13,7 @@
  *   bauta/generate.h   sampling, beam search, continuous batching
  *   bauta/gpu.h        attention on NVIDIA GPUs
  *   bauta/extras.h     scores, pictures, audits
+ *   bauta/series.h     time series: tables, forecasts, baselines, charts
  *
  * Conventions:
  *
@@ -43,6 +44,7 @@
 #include "bauta/generate.h"
 #include "bauta/gpu.h"
 #include "bauta/model.h"
+#include "bauta/series.h"
 #include "bauta/text.h"
 #include "bauta/train.h"
 

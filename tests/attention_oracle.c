@@ -36,9 +36,34 @@ static double dot(const float *x, const float *y, size_t n, double *size)
 
 /* Intermediate results of one row: its weights and the error bound of each. */
 typedef struct row {
-    double *s, *ds; /* (keys) natural scores; base-2 error */
+    double *s, *ds;         /* (keys) natural scores; base-2 error */
+    double *slope, *dslope; /* (keys) of the softcap, and its error */
     double lse, dlse, max;
 } row;
+
+/* The softcap and the bias of one score; `error` is that of the product, base
+ * 2. */
+static void terms(const oracle *o, row *r, size_t i, size_t j, size_t head)
+{
+    double t = 0;
+    r->slope[j] = 1;
+    r->dslope[j] = 0;
+    if (o->softcap != 0) {
+        double dx = r->ds[j] / log2e / o->softcap;
+        t = tanh(r->s[j] / o->softcap);
+        r->slope[j] = 1 - t * t;
+        r->dslope[j] = 12 * u * t * t + u + 2 * fabs(t) * r->slope[j] * dx;
+        r->s[j] = o->softcap * t;
+        r->ds[j] += 8 * u * log2e * fabs(r->s[j]);
+    }
+    if (o->bias) {
+        size_t keys = bauta_mask_keys(o->mask);
+        double b = o->bias[(i * o->heads + head) * keys + j];
+        r->s[j] += b;
+        if (b != -INFINITY)
+            r->ds[j] += u * log2e * (2 * fabs(b) + fabs(r->s[j]));
+    }
+}
 
 static const float *key_of(const oracle *o, size_t j, size_t head)
 {
@@ -65,18 +90,22 @@ static double forward_row(oracle *o, row *r, size_t i, size_t head)
         r->s[j] = o->scale * dot(q, key_of(o, j, head), o->head_dim, &size);
         r->ds[j] =
             (double)(o->head_dim + 2) * u * fabs(o->scale) * log2e * size;
+        terms(o, r, i, j, head);
         max = fmax(max, r->s[j]);
         worst = fmax(worst, r->ds[j]);
     }
     for (size_t j = 0; j < keys; j++)
         if (bauta_mask_visible(o->mask, i, j)) {
-            sum += exp(r->s[j] - max);
-            range = fmax(range, fmin((max - r->s[j]) * log2e, 126));
+            sum += max == -INFINITY ? 0 : exp(r->s[j] - max);
+            if (max != -INFINITY)
+                range = fmax(range, fmin((max - r->s[j]) * log2e, 126));
         }
     double blocks = (double)(keys / 64 + 2);
     double e = ln2 * (2 * worst + 2 * u * range) + 3.1 * u + blocks * 4.1 * u;
     double lanes = ((double)n / 16 + 8) * u;
     r->max = max;
+    if (max == -INFINITY)
+        n = 0; // nothing, or scores of -infinity only
     r->lse = n ? max + log(sum) : -INFINITY;
     r->dlse = n ? e + lanes + 2 * u * fabs(r->lse) : 0;
     o->lse[i * o->heads + head] =
@@ -95,7 +124,7 @@ static void forward_outputs(oracle *o, const row *r, double relative, size_t i,
             if (!bauta_mask_visible(o->mask, i, j))
                 continue;
             double v = (double)value_of(o, j, head)[e];
-            double w = exp(r->s[j] - r->lse);
+            double w = r->lse == -INFINITY ? 0 : exp(r->s[j] - r->lse);
             out[e].value += w * v;
             size += (w + 0x1p-124) * fabs(v);
         }
@@ -144,6 +173,9 @@ static void backward_pair(oracle *o, const row *r, oracle_value delta, size_t i,
         (p + 0x1p-124) * ((fabs(dp) + fabs(delta.value)) * (f + 2 * u) +
                           (double)o->value_dim * u * size + delta.bound);
     double rows = (double)(queries * group) * u;
+    add(&o->dbias[(i * o->heads + head) * keys + j], ds, dds);
+    dds = dds * r->slope[j] + fabs(ds) * (r->dslope[j] + u);
+    ds *= r->slope[j];
     for (size_t e = 0; e < o->value_dim; e++)
         add(&dv[e], p * (double)dout[e],
             (p + 0x1p-124) * fabs((double)dout[e]) * (f + rows));
@@ -162,6 +194,8 @@ static void run_row(oracle *o, row *r, size_t i, size_t head)
     forward_outputs(o, r, relative, i, head);
     if (!o->dout)
         return;
+    if (r->lse == -INFINITY)
+        return; // the gradients are 0
     oracle_value delta = row_delta(o, i, head);
     for (size_t j = 0; j < keys; j++)
         if (bauta_mask_visible(o->mask, i, j))
@@ -175,13 +209,17 @@ void oracle_run(oracle *o)
     size_t nk = keys * o->kv_heads * o->head_dim;
     size_t nv = keys * o->kv_heads * o->value_dim;
     size_t nq = queries * o->heads * o->head_dim;
-    row r = { zeros(keys, sizeof(double)), zeros(keys, sizeof(double)), 0, 0,
-              0 };
+    row r = { .s = zeros(keys, sizeof(double)),
+              .ds = zeros(keys, sizeof(double)),
+              .slope = zeros(keys, sizeof(double)),
+              .dslope = zeros(keys, sizeof(double)) };
     o->out = zeros(queries * o->heads * o->value_dim, sizeof(*o->out));
     o->lse = zeros(queries * o->heads, sizeof(*o->lse));
     o->dq = zeros(nq, sizeof(*o->dq));
     o->dk = zeros(nk, sizeof(*o->dk));
     o->dv = zeros(nv, sizeof(*o->dv));
+    o->dbias =
+        zeros(o->dout ? queries * o->heads * keys : 0, sizeof(*o->dbias));
     for (size_t i = 0; i < queries; i++)
         for (size_t head = 0; head < o->heads; head++)
             run_row(o, &r, i, head);
@@ -193,6 +231,8 @@ void oracle_run(oracle *o)
         o->dv[i].bound = slack(o->dv[i].bound);
     free(r.s);
     free(r.ds);
+    free(r.slope);
+    free(r.dslope);
 }
 
 void oracle_release(oracle *o)
@@ -202,6 +242,7 @@ void oracle_release(oracle *o)
     free(o->dq);
     free(o->dk);
     free(o->dv);
+    free(o->dbias);
 }
 
 double oracle_error(const oracle_value *want, const float *got, size_t count)

@@ -28,6 +28,14 @@
  *       |ddQ_i| <= scale sum_j |k_j| (ddS + |dS| (g(keys) + u))
  *       |ddK_j| <= scale sum_i |q_i| (ddS + |dS| (g(rows) + 4 u))
  *
+ * With a softcap c, q is scaled by scale / c, and t = tanh(x) is within 6 u, so
+ * the score c t log2(e), whose factor and product round, has in addition
+ *       8 u log2(e) |c t|
+ * and a bias b, itself rounded once where it is a slope, adds
+ *       u log2(e) (2 |b| + |c t + b|).
+ * In the backward pass the gradient of the product is dS (1 - t^2):
+ *       d(1 - t^2) = 12 u t^2 + u + 2 |t| (1 - t^2) dx
+ *
  * The sums leave out products of two errors; every bound is therefore enlarged
  * by a hundredth and by 2^-120, where float32 runs out of exponents. */
 #ifndef BT_TEST_ATTENTION_ORACLE_H
@@ -46,8 +54,12 @@ typedef struct oracle {
     size_t heads, kv_heads, head_dim, value_dim;
     double scale;
     const float *q, *k, *v, *dout;
+    double softcap;     /* 0: none */
+    const double *bias; /* (queries, heads, keys) or NULL; only those of visible
+                           pairs are read */
     /* Filled by oracle_run; lse -infinity for a query that sees nothing. */
     oracle_value *out, *lse, *dq, *dk, *dv;
+    oracle_value *dbias; /* (queries, heads, keys), with dout */
 } oracle;
 
 /* Compute the outputs and, when dout is given, the gradients. Memory comes from

@@ -9,6 +9,7 @@
 #include "data.h"
 
 #include "base/size.h"
+#include "tensor/dtype.h"
 
 #include <jansson.h>
 #include <stdio.h>
@@ -159,15 +160,35 @@ static bool data_read(tensor *t, const tensors *file, const json_t *offsets,
     return true;
 }
 
+/* Widen float16 to float32. */
+static bool half_widen(tensor *t)
+{
+    float *wide = malloc(bt_size_max(t->count, 1) * sizeof(float));
+    if (!wide || !bt_convert_f32(wide, t->data, BAUTA_FLOAT16, t->count)) {
+        free(wide);
+        return false;
+    }
+    free(t->data);
+    t->data = wide;
+    t->type = TENSOR_F32;
+    return true;
+}
+
 bool tensor_read(tensor *out, const tensors *file, const char *name)
 {
     size_t element;
     const json_t *entry = json_object_get(file->header, name);
     tensor t = { .type = type_of(json_object_get(entry, "dtype"), &element) };
+    const char *type = json_string_value(json_object_get(entry, "dtype"));
+    t.half = type && !strcmp(type, "F16");
     bool fine = entry && shape_read(&t, json_object_get(entry, "shape"));
-    if (fine && t.type != TENSOR_OTHER)
+    if (fine && (t.half || t.type != TENSOR_OTHER))
         fine = data_read(&t, file, json_object_get(entry, "data_offsets"),
-                         element);
+                         t.half ? 2 : element);
+    if (fine && t.half)
+        fine = half_widen(&t);
+    if (!fine)
+        free(t.data);
     *out = fine ? t : (tensor){ .type = TENSOR_OTHER };
     return fine;
 }

@@ -25,7 +25,7 @@ bool tensors_have(const tensors *file, const char *name);
 enum { TENSOR_RANK_MAX = 4 };
 
 typedef enum tensor_type {
-    TENSOR_F32,
+    TENSOR_F32,  /* also of a file's float16 */
     TENSOR_BOOL, /* one byte each, 0 or 1 */
     TENSOR_I64,
     TENSOR_OTHER /* of a type that no test reads: dims are there, data is not */
@@ -33,6 +33,7 @@ typedef enum tensor_type {
 
 typedef struct tensor {
     tensor_type type;
+    bool half; /* the file has float16, which was widened exactly */
     size_t rank, dims[TENSOR_RANK_MAX], count;
     void *data; /* its own block, since offsets in a file may be unaligned */
 } tensor;

@@ -12,9 +12,9 @@
 #include "decode/session.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
-#include "mask/plan_cache.h"
 #include "model/batch.h"
 #include "model/transformer.h"
+#include "runtime/plan_cache.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -285,13 +285,20 @@ static bauta_plan *plan_write(void *memory, const bauta_plan *from,
 
 /* The same in the memory of a tape. Returns the plan unchanged when rule is
  * NULL. */
-static const bauta_plan *plan_under(rule_fn *rule, const bauta_plan *plan,
-                                    bt_tape *tape)
+static const bt_attention_plan *
+plan_under(rule_fn *rule, const bt_attention_plan *plan, bt_tape *tape)
 {
     if (!rule || !plan)
         return plan;
-    void *memory = bt_tape_alloc(tape, plan_bytes(plan), 1);
-    return memory ? plan_write(memory, plan, rule) : plan;
+    const bt_cpu_plan *right = (const bt_cpu_plan *)plan;
+    const bauta_plan *from = right->batch ? right->batch : &right->decode.plan;
+    void *memory = bt_tape_alloc(tape, plan_bytes(from), 1);
+    bt_cpu_plan *wrong = bt_tape_alloc(tape, 1, sizeof(*wrong));
+    if (!wrong)
+        return plan;
+    *wrong = *right;
+    wrong->batch = plan_write(memory, from, rule);
+    return &wrong->base;
 }
 
 /* ---- stacks and their attentions --------------------------------------- */
@@ -357,8 +364,9 @@ bt_tensor *WRAP(bt_transformer_decode)(bt_tape *tape, bt_model *model,
 
 DECLARE(bt_op_attention);
 bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
-                                 bt_tensor *v, const bauta_plan *plan,
-                                 size_t heads, size_t kv_heads, float scale)
+                                 bt_tensor *v, const bt_attention_plan *plan,
+                                 size_t heads, size_t kv_heads, float scale,
+                                 const bt_bias_op *bias)
 {
     size_t index = stack.attentions++;
     size_t layer = stack.in_turns ? index / 2 : index;
@@ -366,28 +374,30 @@ bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
     need(stack.input);
     plan = plan_under(rule_for(where, layer, stack.input->dropout.rate > 0),
                       plan, tape);
-    return REAL(bt_op_attention)(tape, q, k, v, plan, heads, kv_heads, scale);
+    return REAL(bt_op_attention)(tape, q, k, v, plan, heads, kv_heads, scale,
+                                 bias);
 }
 
 DECLARE(bt_op_paged_attention);
 bt_tensor *WRAP(bt_op_paged_attention)(bt_tape *tape, bt_tensor *q,
                                        const bt_kv_batch *kv, size_t layer,
-                                       const bauta_plan *plan, size_t heads,
-                                       size_t kv_heads, size_t value_dim,
-                                       float scale)
+                                       const bt_attention_plan *plan,
+                                       size_t heads, size_t kv_heads,
+                                       size_t value_dim, float scale,
+                                       const bt_bias_op *bias)
 {
     need(stack.input);
     if (kv == stack.input->self_kv)
         plan = plan_under(rule_for(STEP, layer, false), plan, tape);
     return REAL(bt_op_paged_attention)(tape, q, kv, layer, plan, heads,
-                                       kv_heads, value_dim, scale);
+                                       kv_heads, value_dim, scale, bias);
 }
 
 /* ---- attention --------------------------------------------------------- */
 
 DECLARE(bt_attention_backward_cpu);
 bauta_status WRAP(bt_attention_backward_cpu)(
-    const bt_cpu *cpu, const bauta_plan *plan, const bt_attention_shape *shape,
+    bt_cpu *cpu, const bauta_plan *plan, const bt_attention_shape *shape,
     const float *q, const float *k, const float *v, const float *out,
     const float *lse, const float *dout, float *dq, float *dk, float *dv,
     bauta_error *err)
@@ -421,8 +431,7 @@ static void empty_rows_divide(const bauta_plan *plan,
 }
 
 DECLARE(bt_attention_forward_cpu);
-bauta_status WRAP(bt_attention_forward_cpu)(const bt_cpu *cpu,
-                                            const bauta_plan *plan,
+bauta_status WRAP(bt_attention_forward_cpu)(bt_cpu *cpu, const bauta_plan *plan,
                                             const bt_attention_shape *shape,
                                             const float *q, const float *k,
                                             const float *v, float *out,
@@ -566,29 +575,51 @@ bauta_status WRAP(bt_decode_session_encode)(bt_decode_session *session,
 
 /* ---- caches ------------------------------------------------------------ */
 
-DECLARE(bt_block_table_write);
-void WRAP(bt_block_table_write)(const bt_block_table *table, size_t layer,
-                                const bt_kernels *kernels,
-                                const bt_attention_shape *shape, size_t kv_head,
-                                size_t at, size_t rows, const float *k,
-                                const float *v)
+/* A copy of a matrix with its heads in reverse order, for free(). */
+static bt_tensor heads_swapped(const bt_tensor *from, size_t heads,
+                               bt_buffer *memory)
 {
-    if (fault_is("heads-swapped-in-steps") && layer == fault.layer)
-        kv_head = shape->kv_heads - 1 - kv_head;
-    REAL(bt_block_table_write)
-    (table, layer, kernels, shape, kv_head, at, rows, k, v);
+    size_t dim = from->columns / heads, count = from->rows * from->columns;
+    const float *x = bt_cpu_f32(from);
+    float *to = malloc(count * sizeof(*to) + 1);
+    need(to);
+    for (size_t i = 0; i < from->rows; i++)
+        for (size_t h = 0; h < heads; h++)
+            memcpy(to + i * from->columns + (heads - 1 - h) * dim,
+                   x + i * from->stride + h * dim, dim * sizeof(*to));
+    *memory = bt_buffer_of_host(to, count * sizeof(*to));
+    return bt_tensor_of(memory, BAUTA_FLOAT32, from->rows, from->columns);
+}
+
+DECLARE(bt_cpu_kv_write);
+bauta_status WRAP(bt_cpu_kv_write)(bt_stream *stream,
+                                   const bt_kv_write_args *args,
+                                   bauta_error *err)
+{
+    bt_buffer keys, values;
+    size_t heads = args->batch->sequences[0].table->pool->shape.kv_heads;
+    if (!fault_is("heads-swapped-in-steps") || args->layer != fault.layer)
+        return REAL(bt_cpu_kv_write)(stream, args, err);
+    bt_tensor k = heads_swapped(args->k, heads, &keys);
+    bt_tensor v = heads_swapped(args->v, heads, &values);
+    bt_kv_write_args wrong = { args->batch, args->layer, &k, &v };
+    bauta_status status = REAL(bt_cpu_kv_write)(stream, &wrong, err);
+    free(keys.memory);
+    free(values.memory);
+    return status;
 }
 
 /* Pages that are shared look as if this block table were their only owner. */
 DECLARE(bt_block_table_alloc);
-bauta_status WRAP(bt_block_table_alloc)(bt_block_table *table, size_t tokens,
+bauta_status WRAP(bt_block_table_alloc)(bt_block_table *table,
+                                        bt_stream *stream, size_t tokens,
                                         bauta_error *err)
 {
     size_t references[64] = { 0 };
     size_t first = table->tokens / BT_BLOCK * table->layers;
     size_t count = table->blocks * table->layers - first;
     if (!fault_is("forks-share-writes") || count == 0)
-        return REAL(bt_block_table_alloc)(table, tokens, err);
+        return REAL(bt_block_table_alloc)(table, stream, tokens, err);
     need(count <= BT_LEN(references));
     bt_kv_page **pages = table->pages + first;
     for (size_t i = 0; i < count; i++)
@@ -596,7 +627,8 @@ bauta_status WRAP(bt_block_table_alloc)(bt_block_table *table, size_t tokens,
             references[i] = pages[i]->references;
             pages[i]->references = 1;
         }
-    bauta_status status = REAL(bt_block_table_alloc)(table, tokens, err);
+    bauta_status status =
+        REAL(bt_block_table_alloc)(table, stream, tokens, err);
     pages = table->pages + first;
     for (size_t i = 0; i < count; i++)
         if (references[i])
@@ -605,13 +637,18 @@ bauta_status WRAP(bt_block_table_alloc)(bt_block_table *table, size_t tokens,
 }
 
 /* Copying a page leaves out its last token. */
-DECLARE(bt_block_table_commit);
-void WRAP(bt_block_table_commit)(bt_block_table *table)
+DECLARE(bt_cpu_kv_copy);
+bauta_status WRAP(bt_cpu_kv_copy)(bt_stream *stream,
+                                  const bt_kv_copy_args *args, bauta_error *err)
 {
-    bool one_short = fault_is("copy-one-short") && table->tokens % BT_BLOCK;
-    table->tokens -= one_short;
-    REAL(bt_block_table_commit)(table);
-    table->tokens += one_short;
+    bt_kv_copy_item items[64];
+    bt_kv_copy_args wrong = { args->pool, args->count, items };
+    need(args->count <= BT_LEN(items));
+    for (size_t i = 0; i < args->count; i++) {
+        items[i] = args->items[i];
+        items[i].tokens -= fault_is("copy-one-short") && items[i].tokens;
+    }
+    return REAL(bt_cpu_kv_copy)(stream, &wrong, err);
 }
 
 DECLARE(bt_block_table_truncate);
@@ -624,17 +661,15 @@ void WRAP(bt_block_table_truncate)(bt_block_table *table, size_t tokens)
 /* ---- products ---------------------------------------------------------- */
 
 DECLARE(bt_gemm_grouped_f32);
-bauta_status WRAP(bt_gemm_grouped_f32)(const bt_kernels *kernels, int threads,
-                                       const bt_gemm *gemms, size_t count,
-                                       bt_arena *workspace, bauta_error *err)
+bauta_status WRAP(bt_gemm_grouped_f32)(bt_cpu *cpu, const bt_gemm *gemms,
+                                       size_t count, bauta_error *err)
 {
-    bauta_status status = REAL(bt_gemm_grouped_f32)(kernels, threads, gemms,
-                                                    count, workspace, err);
+    bauta_status status = REAL(bt_gemm_grouped_f32)(cpu, gemms, count, err);
     if (status)
         return status;
-    if ((fault_is("sums-by-threads") && threads > 1) ||
+    if ((fault_is("sums-by-threads") && bt_cpu_threads(cpu) > 1) ||
         (fault_is("sums-by-batch") && gemms->m > 40) ||
-        (fault_is("sums-by-isa") && kernels->gemm_tiles))
+        (fault_is("sums-by-isa") && cpu->kernels->gemm_tiles))
         gemms->c[0] = nextafterf(gemms->c[0], INFINITY);
     return status;
 }

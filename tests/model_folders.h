@@ -22,6 +22,11 @@ static const struct {
     { "models/qwen3", true },
     { "models/roberta", true },
     { "models/bart", true },
+    { "models/t5", true },
+    { "models/t5-v1.1", true },
+    { "models/gemma2", true },
+    { "models/gemma3", true },
+    { "models/mpt", true },
     { "hf-tiny-random/gpt2", false },
     { "hf-tiny-random/gpt2-nopad", false },
     { "hf-tiny-random/llama-gqa", false },
@@ -29,6 +34,7 @@ static const struct {
     { "hf-tiny-random/mistral-sliding-window4", false },
     { "hf-tiny-random/bert-mlm", false },
     { "hf-tiny-random/marian", false },
+    { "hf-tiny-random/t5-gated-gelu", false },
     { "stories260K-hf", false },
     { "gpt-nano-sort-hf", false },
 };
@@ -55,7 +61,7 @@ static inline void trained_add(void *user, const char *name, bt_tensor *t,
     (void)rank;
     assert_true(l->count < BT_LEN(l->all));
     if (t->requires_grad)
-        l->all[l->count++] = (bt_parameter){ t, true };
+        l->all[l->count++] = (bt_parameter){ .tensor = t, .decay = true };
 }
 
 static inline void trained_collect(trained *l, bt_model_store *folder)

@@ -1,36 +1,56 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* parameters.h - tensors that a test owns, and a tape for them. */
+/* parameters.h - tensors that a test owns. */
 #ifndef BT_TEST_PARAMETERS_H
 #define BT_TEST_PARAMETERS_H
 
-#include "autograd/tape.h"
 #include "guard_page.h"
+#include "host_tensors.h"
+
+/* A buffer in memory of its own. */
+static inline const bt_buffer *host_buffer_create(size_t floats)
+{
+    bt_buffer *buffer = malloc(sizeof(*buffer));
+    float *memory = malloc(floats * sizeof(float) + 1);
+    assert_true(buffer && memory);
+    *buffer = bt_buffer_of_host(memory, floats * sizeof(float));
+    return buffer;
+}
+
+/* NULL is allowed. */
+static inline void host_buffer_free(const bt_buffer *buffer)
+{
+    if (buffer)
+        free(buffer->memory);
+    free((void *)(uintptr_t)buffer);
+}
 
 /* A parameter: random data, and a gradient that is not zero, as from an earlier
  * part of the batch. */
 static inline bt_tensor parameter_create(test_random *r, size_t rows,
                                          size_t columns)
 {
-    bt_tensor t = { .rows = rows,
-                    .columns = columns,
-                    .stride = columns,
-                    .requires_grad = true };
-    t.data = malloc(rows * columns * sizeof(float) + 1);
-    t.grad = malloc(rows * columns * sizeof(float) + 1);
-    assert_true(t.data && t.grad);
-    floats_fill(r, t.data, rows * columns);
-    floats_fill(r, t.grad, rows * columns);
+    bt_tensor t = bt_tensor_of(host_buffer_create(rows * columns),
+                               BAUTA_FLOAT32, rows, columns);
+    t.grad = host_buffer_create(rows * columns);
+    t.requires_grad = true;
+    floats_fill(r, tensor_data(&t), rows * columns);
+    floats_fill(r, tensor_gradient(&t), rows * columns);
     return t;
 }
 
-/* An input: the same without a gradient of its own; the tape creates one on
- * demand. */
+/* Free the gradient, so that the tape creates one on demand. */
+static inline void parameter_drop_gradient(bt_tensor *t)
+{
+    host_buffer_free(t->grad);
+    t->grad = NULL;
+}
+
+/* An input: the same without a gradient of its own. */
 static inline bt_tensor input_create(test_random *r, size_t rows,
                                      size_t columns)
 {
     bt_tensor t = parameter_create(r, rows, columns);
-    free(t.grad);
-    t.grad = NULL;
+    parameter_drop_gradient(&t);
     return t;
 }
 
@@ -42,23 +62,24 @@ static inline size_t tensor_count(const bt_tensor *t)
 /* The same numbers in memory of their own. */
 static inline bt_tensor parameter_copy(const bt_tensor *from)
 {
-    size_t bytes = tensor_count(from) * sizeof(float);
+    size_t count = tensor_count(from);
     bt_tensor t = *from;
-    t.data = malloc(bytes + 1);
-    assert_non_null(t.data);
-    memcpy(t.data, from->data, bytes);
+    t.buffer = host_buffer_create(count);
+    t.offset = 0;
+    memcpy(tensor_data(&t), tensor_data(from), count * sizeof(float));
     if (from->grad) {
-        t.grad = malloc(bytes + 1);
-        assert_non_null(t.grad);
-        memcpy(t.grad, from->grad, bytes);
+        t.grad = host_buffer_create(count);
+        t.grad_offset = 0;
+        memcpy(tensor_gradient(&t), tensor_gradient(from),
+               count * sizeof(float));
     }
     return t;
 }
 
 static inline void parameter_free(bt_tensor *t)
 {
-    free(t->data);
-    free(t->grad);
+    host_buffer_free(t->buffer);
+    host_buffer_free(t->grad);
     *t = (bt_tensor){ 0 };
 }
 
@@ -74,8 +95,19 @@ static inline bt_tensor matrix_part(const bt_tensor *whole, size_t first,
 {
     bt_tensor t = *whole;
     t.columns = columns;
-    t.data += first;
-    t.grad += first;
+    t.offset += first;
+    t.grad_offset += first;
+    return t;
+}
+
+/* Rows first to first + rows - 1 with their gradient. */
+static inline bt_tensor rows_part(const bt_tensor *whole, size_t first,
+                                  size_t rows)
+{
+    bt_tensor t = *whole;
+    t.rows = rows;
+    t.offset += first * t.stride;
+    t.grad_offset += first * t.stride;
     return t;
 }
 
@@ -86,20 +118,11 @@ static inline void matrix_put(bt_tensor *whole, size_t first,
     bt_tensor to = matrix_part(whole, first, part->columns);
     for (size_t row = 0; row < part->rows; row++) {
         size_t bytes = part->columns * sizeof(float);
-        memcpy(to.data + row * to.stride, part->data + row * part->stride,
-               bytes);
-        memcpy(to.grad + row * to.stride, part->grad + row * part->stride,
-               bytes);
+        memcpy(tensor_data(&to) + row * to.stride,
+               tensor_data(part) + row * part->stride, bytes);
+        memcpy(tensor_gradient(&to) + row * to.stride,
+               tensor_gradient(part) + row * part->stride, bytes);
     }
-}
-
-static inline bt_tape *test_tape(const char *isa, int threads, bool recording)
-{
-    bt_tape *tape = NULL;
-    assert_int_equal(bt_tape_create(&tape, bt_kernels_get(isa), threads, NULL),
-                     0);
-    bt_tape_rewind(tape, recording);
-    return tape;
 }
 
 static inline void assert_tape_fails(const bt_tape *tape, const char *message)

@@ -33,6 +33,16 @@ static inline void options_draw(test_random *r, bauta_generate_options *o)
     if (test_below(r, 3) == 0)
         o->repetition_penalty = 1.5f;
     if (test_below(r, 3) == 0)
+        o->presence_penalty = 0.75f;
+    if (test_below(r, 3) == 0)
+        o->frequency_penalty = 0.4f;
+    if (test_below(r, 3) == 0) {
+        static const bauta_token_bias biases[] = { { 2, -3.0f },
+                                                   { VOCAB - 1, 1.5f } };
+        o->logit_bias = biases;
+        o->logit_bias_count = 2;
+    }
+    if (test_below(r, 3) == 0)
         o->no_repeat_ngram_size = 1 + test_below(r, 3);
     if (test_below(r, 4) == 0)
         o->suppress_tokens[o->suppress_token_count++] =

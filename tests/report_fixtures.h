@@ -94,6 +94,9 @@ static inline void fill(report *r)
         report_mask(r, "a mask", causal, NULL);
         report_mask(r, "a leak", all, causal);
     }
+    report_attention(r, "attention", 2, 3, (const char *[]){ "I", "love" },
+                     (const char *[]){ "ich", "liebe", "<s>" },
+                     (const float[]){ 1.0f, 0.0f, 0.0f, 0.05f, 0.7f, 0.25f });
     report_quote(r, "a quote", "it says");
     report_conclude(r, "So it is.");
     report_conclude(r, "And %s.", "so");

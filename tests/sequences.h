@@ -5,6 +5,7 @@
 #define BT_TEST_SEQUENCES_H
 
 #include "base/error.h"
+#include "host_tensors.h"
 #include "model/model_store.h"
 #include "model/transformer.h"
 #include "testing.h"
@@ -66,18 +67,9 @@ typedef struct side {
     const size_t *lengths; /* (how.count) */
     size_t first[SEQUENCES], rows, time;
     uint32_t *ids, *positions, *labels;
-    bauta_plan *plan, *window, *cross;
+    bt_attention_plan *plan, *window, *cross;
     bt_forward_input input;
 } side;
-
-static inline bauta_plan *plan_from(bauta_mask *mask)
-{
-    bauta_plan *plan = NULL;
-    assert_int_equal(
-        bauta_plan_create(&plan, mask, 0, bauta_mask_queries(mask), NULL), 0);
-    bauta_mask_free(mask);
-    return plan;
-}
 
 typedef enum visibility { BOTH_WAYS, CAUSAL, WINDOW } visibility;
 
@@ -122,13 +114,13 @@ static inline bauta_mask *side_padded(const side *x, visibility kind,
     return mask;
 }
 
-static inline bauta_plan *side_plan(const side *x, visibility kind,
-                                    size_t window)
+static inline bt_attention_plan *side_plan(const side *x, visibility kind,
+                                           size_t window)
 {
     // A single sequence is not packed, as for a caller without batches.
     if (x->how.count == 1 && !x->how.padded)
-        return plan_from(visibility_mask(kind, x->rows, window));
-    return plan_from(x->how.padded ? side_padded(x, kind, window)
+        return test_plan(visibility_mask(kind, x->rows, window));
+    return test_plan(x->how.padded ? side_padded(x, kind, window)
                                    : side_packed(x, kind, window));
 }
 
@@ -194,16 +186,16 @@ static inline void side_cross(side *target, const side *source)
         status = bauta_mask_documents(&mask, target->how.count, target->lengths,
                                       source->lengths, NULL);
     assert_int_equal(status, 0);
-    target->cross = plan_from(mask);
+    target->cross = test_plan(mask);
     target->input.plans[BT_SLOT_CROSS] = target->cross;
 }
 
 static inline void side_release(side *x)
 {
     free(x->ids);
-    bauta_plan_free(x->plan);
-    bauta_plan_free(x->window);
-    bauta_plan_free(x->cross);
+    bt_cpu_plan_free(x->plan);
+    bt_cpu_plan_free(x->window);
+    bt_cpu_plan_free(x->cross);
 }
 
 #endif

@@ -9,6 +9,7 @@
  * Bound: see test_model.c; here one layer, chains of at most 192 terms. */
 #include "attention_problem.h"
 #include "data.h"
+#include "host_tensors.h"
 #include "model/model_store.h"
 #include "model/transformer.h"
 
@@ -75,11 +76,12 @@ static void compare(const json_t *root, const char *name, const bt_tensor *got)
 {
     double error = 0, size = 0;
     assert_non_null(got);
+    const float *have = tensor_data(got);
     float *want = partial_read(root, name, got->columns);
     for (size_t i = 0; i < ROWS * got->columns; i++) {
-        if (isnan(got->data[i]))
+        if (isnan(have[i]))
             fail_msg("%s[%zu] is NaN", name, i);
-        error = fmax(error, fabs((double)want[i] - (double)got->data[i]));
+        error = fmax(error, fabs((double)want[i] - (double)have[i]));
         size = fmax(size, fabs((double)want[i]));
     }
     free(want);
@@ -95,21 +97,18 @@ typedef struct golden_model {
     json_t *root;
     bt_model_store *folder;
     bt_tape *tape;
-    bauta_plan *plan;
+    bt_attention_plan *plan;
     uint32_t ids[ROWS], positions[ROWS];
 } golden_model;
 
-static bauta_plan *batch_plan(void)
+static bt_attention_plan *batch_plan(void)
 {
     bauta_mask *one = NULL, *all = NULL;
-    bauta_plan *plan = NULL;
     assert_int_equal(bauta_mask_causal(&one, TIME, TIME, NULL), 0);
     const bauta_mask *masks[BATCH] = { one, one, one };
     assert_int_equal(bauta_mask_pack(&all, BATCH, masks, NULL), 0);
-    assert_int_equal(bauta_plan_create(&plan, all, 0, ROWS, NULL), 0);
     bauta_mask_free(one);
-    bauta_mask_free(all);
-    return plan;
+    return test_plan(all);
 }
 
 static bool golden_model_init(golden_model *n)
@@ -125,8 +124,7 @@ static bool golden_model_init(golden_model *n)
     assert_non_null(n->root);
     if (bt_model_store_load(&n->folder, path, BT_LOAD_MAPPED, &err))
         fail_msg("%s", err.message);
-    assert_int_equal(bt_tape_create(&n->tape, bt_kernels_get(NULL), 2, NULL),
-                     0);
+    n->tape = test_tape(NULL, 2, false);
     n->plan = batch_plan();
     float *ids = partial_read(n->root, "idx", 1);
     for (size_t i = 0; i < ROWS; i++) {
@@ -134,7 +132,6 @@ static bool golden_model_init(golden_model *n)
         n->positions[i] = (uint32_t)(i % TIME);
     }
     free(ids);
-    bt_tape_rewind(n->tape, false);
     return true;
 }
 
@@ -142,8 +139,8 @@ static void golden_model_release(golden_model *n)
 {
     json_decref(n->root);
     bt_model_store_free(n->folder);
-    bt_tape_free(n->tape);
-    bauta_plan_free(n->plan);
+    test_tape_free(n->tape);
+    bt_cpu_plan_free(n->plan);
 }
 
 static void stack_agrees(void **state)
@@ -190,8 +187,8 @@ static bt_tensor *softmax(golden_model *n, bt_tensor *q, bt_tensor *k,
     bt_tensor *v = bt_tape_output(n->tape, ROWS, heads * TIME, false);
     assert_non_null(v);
     for (size_t i = 0; i < ROWS * heads * TIME; i++)
-        v->data[i] = i / (heads * TIME) % TIME == i % TIME ? 1.0f : 0.0f;
-    return bt_op_attention(n->tape, q, k, v, n->plan, heads, heads, 0);
+        tensor_data(v)[i] = i / (heads * TIME) % TIME == i % TIME ? 1.0f : 0.0f;
+    return bt_op_attention(n->tape, q, k, v, n->plan, heads, heads, 0, NULL);
 }
 
 static bt_tensor *attention(golden_model *n, bt_tensor *x, bt_layer *layer)
@@ -201,7 +198,8 @@ static bt_tensor *attention(golden_model *n, bt_tensor *x, bt_layer *layer)
     bt_tensor *q = dense(n, ln1, &layer->self.q);
     bt_tensor *k = dense(n, ln1, &layer->self.k);
     bt_tensor *v = dense(n, ln1, &layer->self.v);
-    bt_tensor *y = bt_op_attention(n->tape, q, k, v, n->plan, heads, heads, 0);
+    bt_tensor *y =
+        bt_op_attention(n->tape, q, k, v, n->plan, heads, heads, 0, NULL);
     bt_tensor *projected = dense(n, y, &layer->self.out);
     compare(n->root, "ln1", ln1);
     compare(n->root, "q", q);

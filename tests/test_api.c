@@ -6,11 +6,13 @@
 #include "allocation_faults.h"
 #include "bauta.h"
 #include "data.h"
+#include "host_tensors.h"
 #include "model/transformer.h"
 #include "tiny_models.h"
 
 #include <jansson.h>
 #include <math.h>
+#include <pthread.h>
 
 enum { SEQUENCES = 4, VOCAB_MAX = 512 };
 
@@ -279,19 +281,15 @@ static void packed_padded_and_alone_give_the_same_bits(void **state)
 
 /* ---- equal to the internal functions ------------------------------------- */
 
-static bauta_plan *plan_of(bauta_mask *a, bauta_mask *b)
+static bt_attention_plan *plan_of(bauta_mask *a, bauta_mask *b)
 {
-    bauta_plan *plan = NULL;
     bauta_mask *both = NULL;
-    if (b)
-        assert_int_equal(bauta_mask_and(&both, a, b, NULL), 0);
-    assert_int_equal(bauta_plan_create(&plan, both ? both : a, 0,
-                                       bauta_mask_queries(a), NULL),
-                     0);
+    if (!b)
+        return test_plan(a);
+    assert_int_equal(bauta_mask_and(&both, a, b, NULL), 0);
     bauta_mask_free(a);
     bauta_mask_free(b);
-    bauta_mask_free(both);
-    return plan;
+    return test_plan(both);
 }
 
 static bauta_mask *documents(const fixture *s)
@@ -317,7 +315,7 @@ typedef struct internal_run {
     bt_model_store *folder;
     bt_tape *tape;
     uint32_t *positions;
-    bauta_plan *all, *causal, *window;
+    bt_attention_plan *all, *causal, *window;
     bt_tensor *encoder_states[8], *decoder_states[8];
     bt_forward_input encoder, decoder;
 } internal_run;
@@ -329,8 +327,7 @@ static void internal_run_init(internal_run *in, const fixture *s,
     *in = (internal_run){ .positions = malloc(s->rows * sizeof(uint32_t)) };
     assert_non_null(in->positions);
     assert_int_equal(bt_model_store_load(&in->folder, s->path, how, NULL), 0);
-    assert_int_equal(bt_tape_create(&in->tape, bt_kernels_get(NULL), 1, NULL),
-                     0);
+    in->tape = test_tape(NULL, 1, false);
     for (size_t i = 0; i < SEQUENCES; i++)
         for (size_t t = 0; t < s->lengths[i]; t++)
             in->positions[at++] = (uint32_t)t;
@@ -357,10 +354,10 @@ static void internal_run_init(internal_run *in, const fixture *s,
 static void internal_run_release(internal_run *in)
 {
     bt_model_store_free(in->folder);
-    bt_tape_free(in->tape);
-    bauta_plan_free(in->all);
-    bauta_plan_free(in->causal);
-    bauta_plan_free(in->window);
+    test_tape_free(in->tape);
+    bt_cpu_plan_free(in->all);
+    bt_cpu_plan_free(in->causal);
+    bt_cpu_plan_free(in->window);
     free(in->positions);
 }
 
@@ -381,7 +378,7 @@ static void states_equal(const char *what, bt_tensor *const *want,
 {
     for (size_t l = 0; got && l <= layers; l++) {
         size_t count = want[l]->rows * want[l]->columns;
-        assert_bits(what, want[l]->data, got + l * count, count);
+        assert_bits(what, tensor_data(want[l]), got + l * count, count);
     }
 }
 
@@ -403,7 +400,8 @@ static void forward_equals_internal(fixture *s)
     bt_tensor *want = bt_transformer_logits(
         in.tape, in.folder->model, internal_run_forward(&in, s, false));
     assert_non_null(want);
-    assert_bits("logits", want->data, s->logits, want->rows * want->columns);
+    assert_bits("logits", tensor_data(want), s->logits,
+                want->rows * want->columns);
     states_equal("encoder states", in.encoder_states, outputs.encoder_states,
                  encoder);
     states_equal("decoder states", in.decoder_states, outputs.decoder_states,
@@ -467,7 +465,7 @@ static void gradient_equal(void *user, const char *name, bt_tensor *t, int rank)
     assert_ptr_equal(got.data, got.writable);
     assert_int_equal(t->grad != NULL, got.gradient != NULL);
     if (t->grad)
-        assert_bits(name, t->grad, got.gradient, got.count);
+        assert_bits(name, tensor_gradient(t), got.gradient, got.count);
 }
 
 static size_t labels_counted(const fixture *s)
@@ -492,8 +490,8 @@ static void loss_equals_internal(fixture *s)
         bt_transformer_head_transform(in.tape, model,
                                       internal_run_forward(&in, s, true)),
         bt_transformer_head_weight(model), false,
-        bt_transformer_head_bias(model), s->labels, NULL,
-        options.label_smoothing, options.weight);
+        bt_transformer_head_bias(model), model->config.head_softcap, s->labels,
+        NULL, options.label_smoothing, options.weight);
     assert_int_equal(bt_tape_backward(in.tape, NULL), 0);
     double got = loss_packed(s, &options, &counted);
     assert_true(got == want.loss);
@@ -661,7 +659,7 @@ static void batch_masks_and(fixture *s)
     bauta_mask *own[4] = { documents(s), documents(s), documents(s),
                            documents(s) };
     const bauta_mask *more[4] = { mask, mask, mask, cross };
-    bauta_plan *plans[4] = { NULL };
+    bt_attention_plan *plans[4] = { NULL };
     for (size_t i = 0; i < 4; i++) {
         bauta_mask *joined = NULL;
         if (!more[i]) {
@@ -681,10 +679,11 @@ static void batch_masks_and(fixture *s)
     bt_tensor *want = bt_transformer_logits(
         in.tape, in.folder->model, internal_run_forward(&in, s, false));
     assert_non_null(want);
-    assert_bits("masked", want->data, s->logits, want->rows * want->columns);
+    assert_bits("masked", tensor_data(want), s->logits,
+                want->rows * want->columns);
     batch_masks_padded(s, mask, cross);
     for (size_t i = 0; i < 4; i++)
-        bauta_plan_free(plans[i]);
+        bt_cpu_plan_free(plans[i]);
     internal_run_release(&in);
     bauta_mask_free(mask);
     bauta_mask_free(cross);
@@ -892,9 +891,17 @@ static void a_repeated_call_allocates_nothing(void **state)
 
 enum { THREADS = 3 };
 
+static void *forward_main(void *argument)
+{
+    fixture *s = argument;
+    forward_packed(s, s->logits);
+    return NULL;
+}
+
 static void threads_share(fixture *s)
 {
     fixture each[THREADS];
+    pthread_t threads[THREADS];
     size_t count = s->rows * bauta_model_vocab_size(s->model);
     forward_packed(s, s->logits);
     for (size_t i = 0; i < THREADS; i++) {
@@ -902,10 +909,11 @@ static void threads_share(fixture *s)
         each[i].logits = floats_create(count);
         assert_int_equal(bauta_context_create(&each[i].context, NULL, NULL), 0);
     }
-#pragma omp parallel for num_threads(THREADS)
     for (size_t i = 0; i < THREADS; i++)
-        forward_packed(&each[i], each[i].logits);
+        assert_int_equal(
+            pthread_create(&threads[i], NULL, forward_main, &each[i]), 0);
     for (size_t i = 0; i < THREADS; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
         assert_bits("shared", s->logits, each[i].logits, count);
         bauta_context_free(each[i].context);
         free(each[i].logits);

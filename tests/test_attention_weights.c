@@ -10,6 +10,7 @@
 #include "bauta.h"
 #include "data.h"
 #include "data/attention_weights.h"
+#include "host_tensors.h"
 #include "model/model_call.h"
 #include "tiny_models.h"
 
@@ -213,16 +214,35 @@ static size_t packed_row(const side *x, size_t row)
     return packed;
 }
 
-static double score(const bt_model_config *config, const bt_stack_config *stack,
-                    const bt_saved_qk *kept, size_t head, size_t i, size_t j)
+/* `self`: of a decoder's self-attention. */
+static double score(const bt_model *model, const bt_stack_config *stack,
+                    const bt_saved_qk *kept, bool self, size_t head, size_t i,
+                    size_t j)
 {
+    const bt_model_config *config = &model->config;
     size_t dim = config->head_dim, group = stack->heads / stack->kv_heads;
-    const float *q = kept->q->data + i * kept->q->stride + head * dim;
-    const float *k = kept->k->data + j * kept->k->stride + head / group * dim;
+    const float *q = tensor_data(kept->q) + i * kept->q->stride + head * dim;
+    const float *k =
+        tensor_data(kept->k) + j * kept->k->stride + head / group * dim;
     double sum = 0;
     for (size_t d = 0; d < dim; d++)
         sum += (double)q[d] * (double)k[d];
-    return sum / sqrt((double)dim);
+    sum *= config->attention_scale != 0.0f ? (double)config->attention_scale
+                                           : 1 / sqrt((double)dim);
+    if (self && config->attention_softcap != 0.0f)
+        sum = (double)config->attention_softcap *
+              tanh(sum / (double)config->attention_softcap);
+    if (self && model->slopes)
+        sum += (double)model->slopes[head] * ((double)j - (double)i);
+    if (kept->relative) { // T5's distances begin with -relative_max_distance
+        ptrdiff_t row = (ptrdiff_t)j - (ptrdiff_t)i +
+                        (ptrdiff_t)config->relative_max_distance;
+        ptrdiff_t last = (ptrdiff_t)kept->relative->rows - 1;
+        row = row < 0 ? 0 : row > last ? last : row;
+        sum += (double)tensor_data(
+            kept->relative)[(size_t)row * stack->heads + head];
+    }
+    return sum;
 }
 
 static void row_compare(const subject *s, const bauta_attention_weights *view,
@@ -239,7 +259,9 @@ static void row_compare(const subject *s, const bauta_attention_weights *view,
     for (size_t j = 0; j < k->rows; j++) {
         if (sees(s, view->attention, view->layer, i, j))
             sum += want[j] =
-                exp(score(config, stack, kept, view->head, query, key));
+                exp(score(s->model->store->model, stack, kept,
+                          view->attention == BAUTA_ATTENTION_DECODER,
+                          view->head, query, key));
         key += k->real[j];
     }
     for (size_t j = 0; j < k->rows; j++) {

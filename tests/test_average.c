@@ -25,14 +25,14 @@ static void the_mean_of_models_is_a_model(void **state)
         save(&l, paths[i]);
         folders[i] = paths[i];
         for (size_t j = 0; j < floats; j++)
-            sums[j] += (double)l.model->store->memory[j];
+            sums[j] += (double)store_weights(l.model->store)[j];
     }
     const char *out = temp_folder_path(&s, "mean");
     must(bauta_model_average(out, folders, 3, &err), &err);
     must(bauta_model_load(&model, out, true, &err), &err);
     must(bauta_tokenizer_load(&tokenizer, out, &err), &err);
     for (size_t j = 0; j < floats; j++)
-        assert_true(model->store->memory[j] == (float)(sums[j] / 3.0));
+        assert_true(store_weights(model->store)[j] == (float)(sums[j] / 3.0));
     bauta_tokenizer_free(tokenizer);
     bauta_model_free(model);
     // The mean of one model, or of three copies, is that model.
@@ -44,7 +44,8 @@ static void the_mean_of_models_is_a_model(void **state)
                                  &err),
              &err);
         must(bauta_model_load(&model, s.path, true, &err), &err);
-        assert_memory_equal(model->store->memory, l.model->store->memory,
+        assert_memory_equal(store_weights(model->store),
+                            store_weights(l.model->store),
                             floats * sizeof(float));
         bauta_model_free(model);
     }
@@ -122,8 +123,9 @@ static void an_export_has_the_averaged_weights(void **state)
         must(bauta_trainer_export(l.trainer, folder, &err), &err);
         must(bauta_model_load(&model, folder, true, &err), &err);
         must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
-        assert_memory_equal(model->store->memory,
-                            i ? l.model->store->memory : l.trainer->ema,
+        assert_memory_equal(store_weights(model->store),
+                            i ? store_weights(l.model->store)
+                              : trainer_ema(l.trainer),
                             model->store->floats * sizeof(float));
         assert_int_equal(bauta_trainer_export(l.trainer, folder, &err),
                          BAUTA_ERR_IO);

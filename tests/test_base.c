@@ -1,14 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* test_base.c - sizes, arena, threads, Philox. */
+/* test_base.c - sizes, arena, messages, Philox. */
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/philox.h"
 #include "base/size.h"
 #include "base/string_writer.h"
-#include "base/threads.h"
 #include "testing.h"
 
-#include <stdatomic.h>
 #include <string.h>
 
 static void sizes_saturate_instead_of_wrapping(void **state)
@@ -128,33 +126,6 @@ static void philox_gives_the_published_numbers(void **state)
     }
 }
 
-typedef struct counting {
-    _Atomic int runs[1000];
-    bt_progress progress;
-} counting;
-
-static void count_in_turn(void *job, size_t task, int thread)
-{
-    counting *c = job;
-    assert_in_range(thread, 0, 3);
-    bt_progress_wait(&c->progress, (unsigned)task); // all earlier ones are done
-    atomic_fetch_add(&c->runs[task], 1);
-    bt_progress_set(&c->progress, (unsigned)task + 1);
-}
-
-static void every_task_runs_once_and_may_wait_for_earlier_ones(void **state)
-{
-    (void)state;
-    for (int threads = 1; threads <= 4; threads++) {
-        static counting c;
-        memset(&c, 0, sizeof(c));
-        bt_parallel_for(threads, BT_LEN(c.runs), count_in_turn, &c);
-        for (size_t i = 0; i < BT_LEN(c.runs); i++)
-            assert_int_equal(c.runs[i], 1);
-    }
-    assert_true(bt_threads_available() >= 1);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,7 +135,6 @@ int main(void)
         cmocka_unit_test(closest_words_are_within_a_few_edits),
         cmocka_unit_test(json_strings_are_escaped),
         cmocka_unit_test(philox_gives_the_published_numbers),
-        cmocka_unit_test(every_task_runs_once_and_may_wait_for_earlier_ones),
     };
     return cmocka_run_group_tests_name("base", tests, NULL, NULL);
 }

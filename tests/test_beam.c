@@ -6,6 +6,7 @@
  * sorted. With as many beams as there are texts, the best of all texts is
  * found. The results of transformers for such tables are in data/beam_search.h,
  * which tools/make-generation-fixtures.py writes. */
+#include "backend/cpu/sampler.h"
 #include "base/error.h"
 #include "data/beam_search.h"
 #include "decode/beam.h"
@@ -20,6 +21,7 @@ static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
     unsigned char marks[VOCAB_MAX];
     bt_topk_item picks[BEAMS_MAX * VOCAB_MAX + WIDE_MAX];
+    float lse[BEAMS_MAX];
 } table;
 
 static bt_sampler_scratch sampler_of(size_t vocab)
@@ -30,7 +32,8 @@ static bt_sampler_scratch sampler_of(size_t vocab)
                                  .exps = table.exps,
                                  .marks = table.marks,
                                  .topk = table.picks,
-                                 .topk_capacity = BT_LEN(table.picks) };
+                                 .topk_capacity = BT_LEN(table.picks),
+                                 .lse = table.lse };
 }
 
 /* ---- the toy model ----------------------------------------------------- */
@@ -58,6 +61,29 @@ static void toy_logits(const toy *t, const uint32_t *ids, size_t count,
 }
 
 /* ---- the search -------------------------------------------------------- */
+
+/* Select the candidates of a step. */
+static bt_sample_status candidates_select(bt_beam_search *s,
+                                          const bt_sampler_scratch *sampler,
+                                          const float *rows, size_t stride,
+                                          const bauta_generate_options *o,
+                                          const bt_token_history *histories)
+{
+    float scores[BEAMS_MAX];
+    for (size_t b = 0; b < s->open_count; b++)
+        scores[b] = s->open[b].score;
+    bt_beam_rows beams = { .beams = s->open_count,
+                           .rows = rows,
+                           .stride = stride,
+                           .scores = scores,
+                           .options = o,
+                           .histories = histories,
+                           .want = s->candidate_capacity,
+                           .choices = s->choices };
+    bt_sample_status status = bt_beam_rows_select(&beams, sampler);
+    bt_beam_search_take(s, status ? 0 : beams.count);
+    return status;
+}
 
 typedef struct found {
     size_t count;
@@ -88,18 +114,17 @@ static void search_run(const toy *t, const bauta_generate_options *o,
     for (size_t made = 1; !over; made++) {
         static float logits[BEAMS_MAX][VOCAB_MAX];
         static uint32_t ids[BEAMS_MAX][LONG + 1];
-        const float *rows[BEAMS_MAX];
         bt_token_history h[BEAMS_MAX];
         for (size_t b = 0; b < s.open_count; b++) {
             ids[b][0] = 1;
             bt_beam_tree_read(&trail, s.open[b].node, made - 1, ids[b] + 1,
                               NULL);
             toy_logits(t, ids[b], made, logits[b]);
-            rows[b] = logits[b];
             h[b] = (bt_token_history){ ids[b], made, 1, most + 1 };
         }
-        assert_int_equal(bt_beam_search_select(&s, &sampler, rows, o, h),
-                         BT_SAMPLE_OK);
+        assert_int_equal(
+            candidates_select(&s, &sampler, logits[0], VOCAB_MAX, o, h),
+            BT_SAMPLE_OK);
         for (size_t i = 0; i < s.candidate_count; i++)
             s.candidates[i].ends =
                 is_end(o, s.candidates[i].token) || made == most;

@@ -13,9 +13,8 @@
 #include "base/digest.h"
 #include "data/bit_digests.h"
 #include "generation_fixtures.h"
+#include "packed_pair.h"
 #include "tiny_training.h"
-
-enum { ROWS = 70, FIRST = 41 }; /* two sequences: 41 and 29 tokens */
 
 typedef struct digests {
     uint64_t logits, gradients, steps5, steps50, greedy, beams;
@@ -35,29 +34,6 @@ static bauta_context *context_for(const char *isa, int threads)
     options.threads = threads;
     MUST(bauta_context_create(&context, &options, &err), &err);
     return context;
-}
-
-/* Two packed sequences, and their labels: the next token. */
-typedef struct packed {
-    uint32_t ids[ROWS], labels[ROWS];
-    size_t lengths[2];
-    bauta_batch batch;
-} packed;
-
-static void packed_init(packed *p, uint64_t seed)
-{
-    test_random r = test_random_from(seed);
-    for (size_t i = 0; i < ROWS; i++)
-        p->ids[i] = (uint32_t)test_below(&r, 39);
-    for (size_t i = 0; i < ROWS; i++)
-        p->labels[i] =
-            i + 1 == FIRST || i + 1 == ROWS ? BAUTA_IGNORE : p->ids[i + 1];
-    p->lengths[0] = FIRST;
-    p->lengths[1] = ROWS - FIRST;
-    p->batch = (bauta_batch)BAUTA_BATCH_INIT;
-    p->batch.count = 2;
-    p->batch.lengths = p->lengths;
-    p->batch.ids = p->ids;
 }
 
 /* Source and target as the kind of model takes them. */

@@ -95,13 +95,13 @@ static void skipped_steps_are_saved(void **state)
     bauta_error err;
     training_case_init(&a, &training_cases[0], NULL);
     training_run_steps(&a, 2);
-    float *weight = a.model->store->memory, kept = *weight;
+    float *weight = store_weights(a.model->store), kept = *weight;
     *weight = NAN;
     must(bauta_trainer_step(a.trainer, &report, &err), &err);
     assert_false(report.updated);
     assert_true(isnan(*weight));
     *weight = kept;
-    a.trainer->ema[0] = kept;
+    trainer_ema(a.trainer)[0] = kept;
     training_run_steps(&a, 1);
     assert_int_equal(bauta_trainer_steps(a.trainer), 4);
     assert_int_equal(bt_optimizer_steps(a.trainer->optimizer), 3);
@@ -131,7 +131,8 @@ static void a_checkpoint_is_a_model_folder(void **state)
     save(&l, folder);
     assert_int_equal(temp_folder_count(&s), 1);
     must(bauta_model_load(&model, folder, true, &err), &err);
-    assert_memory_equal(model->store->memory, l.model->store->memory,
+    assert_memory_equal(store_weights(model->store),
+                        store_weights(l.model->store),
                         model->store->floats * sizeof(float));
     must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
     assert_int_equal(bauta_tokenizer_vocab_size(tokenizer), TINY_VOCAB_SIZE);
@@ -259,7 +260,7 @@ static float loaded_from(const char *folder)
     bauta_error err;
     must(bauta_model_load(&model, folder, true, &err), &err);
     must(bauta_tokenizer_load(&tokenizer, folder, &err), &err);
-    float number = model->store->memory[0];
+    float number = store_weights(model->store)[0];
     bauta_tokenizer_free(tokenizer);
     bauta_model_free(model);
     return number;
@@ -275,7 +276,7 @@ static void a_run_folder_loads_as_its_model(void **state)
     assert_int_equal(bauta_model_load(&model, s.folder, false, &err),
                      BAUTA_ERR_IO);
     training_case_init(&l, &training_cases[0], NULL);
-    float *number = l.model->store->memory;
+    float *number = store_weights(l.model->store);
     for (int i = 1; i <= 3; i++) {
         char name[16];
         snprintf(name, sizeof(name), "step-%d", 8 + i);

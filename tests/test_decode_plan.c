@@ -5,7 +5,7 @@
 
 #include "allocation_faults.h"
 #include "base/error.h"
-#include "mask/plan_cache.h"
+#include "runtime/plan_cache.h"
 #include "testing.h"
 
 #include <string.h>
@@ -105,11 +105,11 @@ static void same_mask(const bauta_mask *want, const bt_batch_mask *how)
     assert_int_equal(want->queries, got->queries);
     assert_int_equal(want->keys, got->keys);
     assert_int_equal(want->pairs, got->pairs);
+    const bt_row_list *x = bt_mask_rows(want), *y = bt_mask_rows(got);
     size_t n = want->queries, bytes = n * sizeof(size_t);
-    assert_memory_equal(want->start, got->start, bytes + sizeof(size_t));
-    assert_memory_equal(want->origin, got->origin, bytes);
-    assert_memory_equal(want->spans, got->spans,
-                        want->start[n] * sizeof(bauta_span));
+    assert_memory_equal(x->start, y->start, bytes + sizeof(size_t));
+    assert_memory_equal(x->origin, y->origin, bytes);
+    assert_memory_equal(x->spans, y->spans, x->start[n] * sizeof(bauta_span));
     bauta_mask_free(got);
 }
 

@@ -10,7 +10,13 @@
 
 #include "allocation_faults.h"
 #include "attention_problem.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "tiny_models.h"
+
+#define INPUT(of, n, tokens, to)                                        \
+    {                                                                   \
+        .sequence = (of), .count = (n), .ids = (tokens), .logits = (to) \
+    }
 
 enum { SEQUENCES = 6, SOURCES = 3, TOKENS = 300, SOURCE = 90, VOCAB = 40 };
 
@@ -177,9 +183,10 @@ static void append_some(fixture *w)
         for (size_t t = 0; t < chunk; t++)
             s->ids[s->tokens + t] = (uint32_t)test_below(&w->r, VOCAB);
         bool asked = test_below(&w->r, 4) > 0;
-        inputs[count] =
-            (bt_decode_input){ s->sequence, chunk, s->ids + s->tokens,
-                               asked ? logits[i] : NULL };
+        inputs[count] = (bt_decode_input){ .sequence = s->sequence,
+                                           .count = chunk,
+                                           .ids = s->ids + s->tokens,
+                                           .logits = asked ? logits[i] : NULL };
         appended[count++] = s;
     }
     if (bt_decode_session_append(w->session, inputs, count, &err))
@@ -276,7 +283,9 @@ static void a_window_bounds_the_memory_of_a_long_sequence(void **state)
     assert_int_equal(bt_sequence_create(&sequence, w.session, NULL, NULL), 0);
     for (size_t t = 0; t < 3000; t++) {
         uint32_t id = (uint32_t)test_below(&w.r, VOCAB);
-        bt_decode_input input = { sequence, 1, &id, NULL };
+        bt_decode_input input = {
+            .sequence = sequence, .count = 1, .ids = &id, .logits = NULL
+        };
         if (bt_decode_session_append(w.session, &input, 1, &err))
             fail_msg("%s", err.message);
         assert_true(bt_decode_session_used(w.session) <=
@@ -308,24 +317,33 @@ static void exceeding_the_limit_is_an_error_without_effect(void **state)
     sequence_model *a = &w.all[0], *b = &w.all[1];
     for (size_t t = 0; t < TOKENS; t++)
         a->ids[t] = b->ids[t] = (uint32_t)(t * 7 % VOCAB);
-    bt_decode_input both[] = { { a->sequence, 64, a->ids, logits },
-                               { b->sequence, 65, b->ids, NULL } };
+    bt_decode_input both[] = { INPUT(a->sequence, 64, a->ids, logits),
+                               INPUT(b->sequence, 65, b->ids, NULL) };
     assert_int_equal(bt_decode_session_append(w.session, both, 2, &err),
                      BAUTA_ERR_NOMEM);
     assert_non_null(strstr(err.message, "bytes are taken"));
     assert_int_equal(bt_decode_session_used(w.session), 0);
-    bt_decode_input more = { a->sequence, 127, a->ids, NULL };
+    bt_decode_input more = {
+        .sequence = a->sequence, .count = 127, .ids = a->ids, .logits = NULL
+    };
     assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err), 0);
     assert_int_equal(bt_decode_session_used(w.session), bytes);
-    more = (bt_decode_input){ a->sequence, 2, a->ids + 127, NULL };
+    more = (bt_decode_input){
+        .sequence = a->sequence, .count = 2, .ids = a->ids + 127, .logits = NULL
+    };
     assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err),
                      BAUTA_ERR_NOMEM);
     fork_to(a, b); // allocates nothing, and cannot write
-    more = (bt_decode_input){ b->sequence, 1, a->ids + 127, NULL };
+    more = (bt_decode_input){
+        .sequence = b->sequence, .count = 1, .ids = a->ids + 127, .logits = NULL
+    };
     assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err),
                      BAUTA_ERR_NOMEM);
     sequence_model_free(b);
-    more = (bt_decode_input){ a->sequence, 1, a->ids + 127, logits };
+    more = (bt_decode_input){ .sequence = a->sequence,
+                              .count = 1,
+                              .ids = a->ids + 127,
+                              .logits = logits };
     assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err), 0);
     a->tokens = 128;
     compare(&w, a, logits);
@@ -345,8 +363,10 @@ static bauta_status beam_search_step(beam_search *l, float *logits,
     const uint32_t *ids[] = { w->sources[0], w->sources[1] };
     bt_decode_input inputs[2];
     for (size_t i = 0; i < 2; i++)
-        inputs[i] = (bt_decode_input){ w->all[i].sequence, 1,
-                                       w->all[i].ids + 70, logits + i * VOCAB };
+        inputs[i] = (bt_decode_input){ .sequence = w->all[i].sequence,
+                                       .count = 1,
+                                       .ids = w->all[i].ids + 70,
+                                       .logits = logits + i * VOCAB };
     switch (l->step) {
     case 0:
         return bt_decode_session_encode(w->session, 2, ids, w->lengths,
@@ -410,7 +430,9 @@ static void sequences_make(fixture *w, bt_decode_input *inputs,
     bauta_error err;
     for (size_t i = 0; i < MANY; i++) {
         ids[i] = (uint32_t)(i % VOCAB);
-        inputs[i] = (bt_decode_input){ NULL, 1, &ids[i], logits[i] };
+        inputs[i] = (bt_decode_input){
+            .sequence = NULL, .count = 1, .ids = &ids[i], .logits = logits[i]
+        };
         if (bt_sequence_create(&inputs[i].sequence, w->session,
                                w->cross_kvs[i * SOURCES / MANY], &err))
             fail_msg("%s", err.message);
@@ -467,7 +489,9 @@ static void a_step_within_a_page_allocates_nothing(void **state)
     faults_begin();
     fixture_init(&w, family("qwen2"), NULL, 2, 0);
     sequence_make(&w, &w.all[0], 0);
-    bt_decode_input input = { w.all[0].sequence, 10, ids, logits };
+    bt_decode_input input = {
+        .sequence = w.all[0].sequence, .count = 10, .ids = ids, .logits = logits
+    };
     assert_int_equal(bt_decode_session_append(w.session, &input, 1, NULL), 0);
     input.count = 1;
     faults_arm(0);
@@ -504,16 +528,16 @@ static void inputs_that_cannot_be_appended_are_named(void **state)
         bt_decode_input inputs[2];
         const char *message;
     } calls[] = {
-        { { { s, 1, ids, NULL }, { NULL, 1, ids, NULL } },
+        { { INPUT(s, 1, ids, NULL), INPUT(NULL, 1, ids, NULL) },
           "input 1 has no sequence" },
-        { { { s, 1, ids, NULL }, { v.all[0].sequence, 1, ids, NULL } },
+        { { INPUT(s, 1, ids, NULL), INPUT(v.all[0].sequence, 1, ids, NULL) },
           "input 1 belongs to another session" },
-        { { { s, 1, ids, NULL }, { s, 1, ids, NULL } },
+        { { INPUT(s, 1, ids, NULL), INPUT(s, 1, ids, NULL) },
           "input 1 is given twice" },
-        { { { s, 0, ids, NULL } }, "input 0 has no tokens" },
-        { { { s, 1, NULL, NULL } }, "input 0 has no ids" },
-        { { { s, 3, ids, NULL } }, "token 2: id 40 is not in a vocabulary" },
-        { { { s, 97, ids + 3, NULL } }, "97 tokens, the model has 96" },
+        { { INPUT(s, 0, ids, NULL) }, "input 0 has no tokens" },
+        { { INPUT(s, 1, NULL, NULL) }, "input 0 has no ids" },
+        { { INPUT(s, 3, ids, NULL) }, "token 2: id 40 is not in a vocabulary" },
+        { { INPUT(s, 97, ids + 3, NULL) }, "97 tokens, the model has 96" },
     };
     for (size_t i = 0; i < BT_LEN(calls); i++) {
         size_t count = i < 3 ? 2 : 1;
@@ -522,7 +546,9 @@ static void inputs_that_cannot_be_appended_are_named(void **state)
             &err, calls[i].message);
         assert_int_equal(bt_decode_session_used(w.session), 0);
     }
-    bt_decode_input input = { s, 96, ids + 3, NULL };
+    bt_decode_input input = {
+        .sequence = s, .count = 96, .ids = ids + 3, .logits = NULL
+    };
     assert_int_equal(bt_decode_session_append(w.session, &input, 1, &err), 0);
     input.count = 1;
     refused(bt_decode_session_append(w.session, &input, 1, &err), &err,

@@ -145,6 +145,8 @@ static struct {
     int forward, backward, decode;
     size_t sequences, rows; /* of the last step */
     bool full;              /* no more memory on the GPU */
+    int updated;            /* plans in bfloat16 */
+    bool fail_update;
 } fake;
 
 static bauta_status fake_enter(int device, int *before, bauta_error *e)
@@ -184,32 +186,37 @@ static bauta_status fake_copy(void *to, const void *from, size_t bytes,
 static bauta_status fake_wait(void *stream, bauta_error *e)
 {
     (void)e;
-    assert_ptr_equal(stream, &fake);
+    assert_true(stream == &fake || stream == NULL); // NULL: until it is set
     return BAUTA_OK;
 }
 
-static size_t fake_tile_rows(size_t head_dim)
-{
-    return head_dim % 8 ? 0 : 128;
-}
+#define IGNORE(a, b, c) \
+    do {                \
+        (void)(a);      \
+        (void)(b);      \
+        (void)(c);      \
+    } while (0)
 
-static bauta_status fake_plan(bt_cuda_plan **out, const bauta_plan *plan,
-                              const bauta_attention_shape *shape,
+static bauta_status fake_plan(bt_cuda_plan **out,
+                              const bauta_attention_shape *shape, bool backward,
                               bauta_error *e)
 {
-    (void)plan;
-    if (!fake_tile_rows(shape->head_dim))
+    (void)backward;
+    if (shape->head_dim % 8)
         return bt_fail(e, BAUTA_ERR_UNSUPPORTED, "no kernel");
     *out = bt_alloc(8);
     return *out ? BAUTA_OK : bt_fail_memory(e, "a plan", 8);
 }
 
-static bauta_status fake_back(bt_cuda_plan *plan, const bauta_plan *source,
-                              bauta_error *e)
+static bauta_status fake_update(bt_cuda_plan *plan, const bauta_mask *mask,
+                                size_t first, size_t rows, size_t tile_rows,
+                                void *stream, bauta_error *e)
 {
-    (void)plan;
-    (void)source;
-    (void)e;
+    IGNORE(plan, tile_rows, stream);
+    assert_true(first + rows <= bauta_mask_queries(mask));
+    if (fake.fail_update)
+        return bt_fail(e, BAUTA_ERR_NOMEM, "no memory for a plan");
+    fake.updated++;
     return BAUTA_OK;
 }
 
@@ -230,13 +237,6 @@ static void fake_rows_free(bt_cuda_rows *rows)
 {
     bt_free(rows);
 }
-
-#define IGNORE(a, b, c) \
-    do {                \
-        (void)(a);      \
-        (void)(b);      \
-        (void)(c);      \
-    } while (0)
 
 static bauta_status fake_forward(bt_cuda_plan *plan,
                                  const bauta_attention_shape *shape,
@@ -366,9 +366,8 @@ static const bt_gpu table = {
     .free = free,
     .copy = fake_copy,
     .wait = fake_wait,
-    .tile_rows = fake_tile_rows,
     .plan_create = fake_plan,
-    .plan_add_backward = fake_back,
+    .plan_update = fake_update,
     .plan_free = fake_plan_free,
     .forward_bf16 = fake_forward,
     .backward_bf16 = fake_backward,
@@ -384,11 +383,17 @@ static const bt_gpu table = {
     .decode_f32 = fake_decode_f32,
 };
 
-/* A context with the GPU "cuda:3" of the table. */
+/* A context with the GPU "cuda:3" of the table. Its stream is one of another
+ * backend than the CPU. */
 static bauta_context *fake_context(void)
 {
+    static bt_backend other;
     bauta_context *context = context_with("cpu");
     memset(&fake, 0, sizeof(fake));
+    other = bt_cpu_backend;
+    other.name = "cuda";
+    context->stream->backend = &other;
+    strcpy(context->stream->device, "cuda:3");
     context->gpu = &table;
     context->device = 3;
     strcpy(context->device_name, "cuda:3");
@@ -500,6 +505,34 @@ static void gpu_calls_reach_the_kernels_on_their_device(void **state)
     gpu_fixture_free(&s);
 }
 
+static bauta_status update(gpu_fixture *s, size_t i, size_t first, size_t rows)
+{
+    return bauta_gpu_plan_update(s->context, s->plan[i], s->mask, first, rows,
+                                 &err);
+}
+
+static void a_plan_can_be_updated(void **state)
+{
+    gpu_fixture s = gpu_fixture_make();
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(update(&s, i, 2, 3), 0);
+        assert_int_equal(forward(&s, s.plan[i]), 0);
+        REFUSED(update(&s, i, 6, 3), BAUTA_ERR_ARGUMENT, "rows 6 to 9");
+        assert_int_equal(forward(&s, s.plan[i]), 0); // as it was
+    }
+    assert_int_equal(fake.updated, 2); // created, updated
+    fake.fail_update = true;
+    REFUSED(update(&s, 0, 0, 8), BAUTA_ERR_NOMEM, "no memory");
+    REFUSED(forward(&s, s.plan[0]), BAUTA_ERR_ARGUMENT, "update failed");
+    fake.fail_update = false;
+    assert_int_equal(update(&s, 0, 0, 8), 0);
+    assert_int_equal(forward(&s, s.plan[0]), 0);
+    REFUSED(bauta_gpu_plan_update(s.context, NULL, s.mask, 0, 8, &err),
+            BAUTA_ERR_ARGUMENT, "plan is NULL");
+    gpu_fixture_free(&s);
+}
+
 /* Structs of a caller with an older or a newer header: the last field is not
  * there, or there is one more. */
 static void structs_of_other_sizes_are_taken(void **state)
@@ -586,6 +619,10 @@ static void gpu_calls_refuse_a_cpu_context(void **state)
     gpu_fixture_free(&s);
 }
 
+#define SMALL_MODEL                                             \
+    "{\"model_type\": \"gpt2\", \"n_embd\": 8, \"n_head\": 2, " \
+    "\"n_layer\": 1, \"vocab_size\": 11, \"n_positions\": 16}"
+
 static void other_calls_refuse_a_gpu_context(void **state)
 {
     gpu_fixture s = gpu_fixture_make();
@@ -596,27 +633,36 @@ static void other_calls_refuse_a_gpu_context(void **state)
     bauta_audit *audit = NULL;
     bauta_batch batch = BAUTA_BATCH_INIT;
     bauta_outputs outputs = BAUTA_OUTPUTS_INIT;
-    const bauta_model *model = (const bauta_model *)&s; // not checked
+    bauta_train_options options = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_model *model = NULL;
     bauta_context *gpu = s.context;
+    const size_t length = 1;
     float *x = s.x;
     double loss;
     (void)state;
+    batch.count = 1;
+    batch.lengths = &length;
+    batch.ids = s.page;
     assert_int_equal(bauta_plan_create(&plan, s.mask, 0, 8, &err), 0);
     assert_int_equal(bauta_kv_cache_create(&cache, &s.shape, 8, &err), 0);
+    assert_int_equal(bauta_model_create(&model, SMALL_MODEL, 1, &err), 0);
 #define GPU(call) REFUSED(call, BAUTA_ERR_UNSUPPORTED, "cuda:3")
     GPU(bauta_attention_forward(gpu, plan, &s.shape, x, x, x, x, x, &err));
     GPU(bauta_attention_backward(gpu, plan, &s.shape, x, x, x, x, x, x, x, x, x,
                                  &err));
     GPU(bauta_attention_cached(gpu, plan, &s.shape, x, cache, x, x, &err));
-    GPU(bauta_model_forward(gpu, model, NULL, &batch, &outputs, &err));
-    GPU(bauta_model_loss(gpu, (bauta_model *)&s, NULL, &batch, s.page, NULL,
-                         &loss, NULL, &err));
-    GPU(bauta_model_attention_weights(gpu, model, NULL, &batch, &outputs, NULL,
-                                      0, &err));
-    GPU(bauta_generator_create(&generator, gpu, model, NULL, NULL, &err));
-    GPU(bauta_trainer_create(&trainer, gpu, (bauta_model *)&s, NULL, NULL, NULL,
-                             &err));
-    GPU(bauta_audit_create(&audit, gpu, model, NULL, &batch, NULL, &err));
+    // A model on the CPU does not fit the context.
+#define MODEL(call) REFUSED(call, BAUTA_ERR_ARGUMENT, "on \"cuda:3\"")
+    MODEL(bauta_model_forward(gpu, model, NULL, &batch, &outputs, &err));
+    MODEL(bauta_model_loss(gpu, model, NULL, &batch, s.page, NULL, &loss, NULL,
+                           &err));
+    MODEL(bauta_model_attention_weights(gpu, model, NULL, &batch, &outputs,
+                                        NULL, 0, &err));
+    MODEL(bauta_generator_create(&generator, gpu, model, NULL, NULL, &err));
+    MODEL(
+        bauta_trainer_create(&trainer, gpu, model, NULL, NULL, &options, &err));
+    MODEL(bauta_audit_create(&audit, gpu, model, NULL, &batch, NULL, &err));
+    bauta_model_free(model);
     bauta_kv_cache_free(cache);
     bauta_plan_free(plan);
     gpu_fixture_free(&s);
@@ -738,6 +784,7 @@ int main(void)
         cmocka_unit_test(a_missing_gpu_is_an_error),
         cmocka_unit_test(a_runtime_error_has_its_own_status),
         cmocka_unit_test(gpu_calls_reach_the_kernels_on_their_device),
+        cmocka_unit_test(a_plan_can_be_updated),
         cmocka_unit_test(structs_of_other_sizes_are_taken),
         cmocka_unit_test(gpu_calls_refuse_a_cpu_context),
         cmocka_unit_test(other_calls_refuse_a_gpu_context),

@@ -7,26 +7,26 @@
 static void types_have_names_and_sizes(void **state)
 {
     (void)state;
-    bt_dtype dtype;
-    for (int i = 0; i < BT_DTYPES; i++) {
-        assert_true(bt_dtype_find(&dtype, bt_dtype_name((bt_dtype)i)));
+    bauta_dtype dtype;
+    for (int i = 0; i < BT_DTYPE_COUNT; i++) {
+        assert_true(bt_dtype_find(&dtype, bt_dtype_name((bauta_dtype)i)));
         assert_int_equal(dtype, i);
     }
-    assert_int_equal(bt_dtype_size(BT_BF16), 2);
-    assert_int_equal(bt_dtype_size(BT_U64), 8);
-    assert_string_equal(bt_dtype_name(BT_F8_E4M3), "F8_E4M3");
+    assert_int_equal(bt_dtype_size(BAUTA_BFLOAT16), 2);
+    assert_int_equal(bt_dtype_size(BAUTA_UINT64), 8);
+    assert_string_equal(bt_dtype_name(BAUTA_FLOAT8_E4M3), "F8_E4M3");
     assert_false(bt_dtype_find(&dtype, "f32"));
     assert_false(bt_dtype_find(&dtype, ""));
 }
 
-static float widened(uint16_t bits, bt_dtype dtype)
+static float widened(uint16_t bits, bauta_dtype dtype)
 {
     float x;
     assert_true(bt_convert_f32(&x, &bits, dtype, 1));
     return x;
 }
 
-static uint16_t narrowed(float x, bt_dtype dtype)
+static uint16_t narrowed(float x, bauta_dtype dtype)
 {
     uint16_t bits;
     assert_true(bt_convert_from_f32(&bits, dtype, &x, 1));
@@ -49,10 +49,11 @@ static double meaning(unsigned bits, int mantissa_bits, int bias)
 }
 
 static const struct {
-    bt_dtype dtype;
+    bauta_dtype dtype;
     int mantissa_bits, bias;
     uint16_t infinity;
-} types[] = { { BT_F16, 10, 15, 0x7c00 }, { BT_BF16, 7, 127, 0x7f80 } };
+} types[] = { { BAUTA_FLOAT16, 10, 15, 0x7c00 },
+              { BAUTA_BFLOAT16, 7, 127, 0x7f80 } };
 
 static void every_pattern_round_trips_through_float32(void **state)
 {
@@ -84,7 +85,7 @@ static void narrowing_rounds_to_nearest_ties_to_even(void **state)
     (void)state;
     for (size_t t = 0; t < 2; t++)
         for (unsigned bits = 0; bits < types[t].infinity; bits++) {
-            bt_dtype dtype = types[t].dtype;
+            bauta_dtype dtype = types[t].dtype;
             double low = meaning(bits, types[t].mantissa_bits, types[t].bias);
             double gap = low - meaning(bits ? bits - 1 : 0,
                                        types[t].mantissa_bits, types[t].bias);
@@ -104,19 +105,19 @@ static void narrowing_rounds_to_nearest_ties_to_even(void **state)
 static void extremes_narrow_to_infinity_zero_and_nan(void **state)
 {
     (void)state;
-    assert_int_equal(narrowed(65519.996f, BT_F16), 0x7bff);
-    assert_int_equal(narrowed(65520.0f, BT_F16), 0x7c00);
-    assert_int_equal(narrowed(-3e38f, BT_F16), 0xfc00);
-    assert_int_equal(narrowed(3.4028235e38f, BT_BF16), 0x7f80);
-    assert_int_equal(narrowed(0x1p-25f, BT_F16), 0);
-    assert_int_equal(narrowed(0x1.000002p-25f, BT_F16), 1);
-    assert_int_equal(narrowed(-0x1p-149f, BT_F16), 0x8000);
+    assert_int_equal(narrowed(65519.996f, BAUTA_FLOAT16), 0x7bff);
+    assert_int_equal(narrowed(65520.0f, BAUTA_FLOAT16), 0x7c00);
+    assert_int_equal(narrowed(-3e38f, BAUTA_FLOAT16), 0xfc00);
+    assert_int_equal(narrowed(3.4028235e38f, BAUTA_BFLOAT16), 0x7f80);
+    assert_int_equal(narrowed(0x1p-25f, BAUTA_FLOAT16), 0);
+    assert_int_equal(narrowed(0x1.000002p-25f, BAUTA_FLOAT16), 1);
+    assert_int_equal(narrowed(-0x1p-149f, BAUTA_FLOAT16), 0x8000);
     // A NaN whose payload lies in the bits that are cut off.
     uint32_t word = 0xff800001;
     float x;
     memcpy(&x, &word, sizeof(x));
-    assert_int_equal(narrowed(x, BT_F16), 0xfe00);
-    assert_int_equal(narrowed(x, BT_BF16), 0xffc0);
+    assert_int_equal(narrowed(x, BAUTA_FLOAT16), 0xfe00);
+    assert_int_equal(narrowed(x, BAUTA_BFLOAT16), 0xffc0);
 }
 
 static void unaligned_arrays_convert(void **state)
@@ -124,7 +125,8 @@ static void unaligned_arrays_convert(void **state)
     (void)state;
     unsigned char bytes[16] = { 0 };
     const float want[3] = { 1.5f, -2.0f, 0x1p-24f };
-    static const bt_dtype dtypes[] = { BT_F32, BT_F16, BT_BF16 };
+    static const bauta_dtype dtypes[] = { BAUTA_FLOAT32, BAUTA_FLOAT16,
+                                          BAUTA_BFLOAT16 };
     float got[3];
     for (size_t t = 0; t < 3; t++)
         for (size_t shift = 0; shift < 4; shift++) {
@@ -132,9 +134,9 @@ static void unaligned_arrays_convert(void **state)
             assert_true(bt_convert_f32(got, bytes + shift, dtypes[t], 3));
             assert_memory_equal(got, want, sizeof(want));
         }
-    assert_true(bt_convert_f32(NULL, NULL, BT_F32, 0));
-    assert_false(bt_convert_f32(got, bytes, BT_F64, 1));
-    assert_false(bt_convert_from_f32(bytes, BT_I8, want, 1));
+    assert_true(bt_convert_f32(NULL, NULL, BAUTA_FLOAT32, 0));
+    assert_false(bt_convert_f32(got, bytes, BAUTA_FLOAT64, 1));
+    assert_false(bt_convert_from_f32(bytes, BAUTA_INT8, want, 1));
 }
 
 int main(void)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_folder_malformed.c - malformed model folders: each is refused with a
  * message, quickly, in little memory, and without a leak. */
+#include "base/memory.h"
 #include "bauta.h"
 #include "tiny_models.h"
 
@@ -451,7 +452,7 @@ static void add_one(tiny_weights *w, const char *name)
     float *data = calloc(1, sizeof(float));
     assert_non_null(data);
     w->tensors[w->count++] = (bt_stored_tensor){ .name = name,
-                                                 .dtype = BT_F32,
+                                                 .dtype = BAUTA_FLOAT32,
                                                  .rank = 1,
                                                  .shape = { 1 },
                                                  .data = data,
@@ -541,7 +542,7 @@ static void bias_too_short(tiny_weights *w)
     t->bytes = 60;
 }
 
-static void typed(tiny_weights *w, bt_dtype dtype)
+static void typed(tiny_weights *w, bauta_dtype dtype)
 {
     bt_stored_tensor *t = weight(w, WEIGHT);
     t->dtype = dtype;
@@ -550,12 +551,12 @@ static void typed(tiny_weights *w, bt_dtype dtype)
 
 static void type_i32(tiny_weights *w)
 {
-    weight(w, WEIGHT)->dtype = BT_I32;
+    weight(w, WEIGHT)->dtype = BAUTA_INT32;
 }
 
 static void type_u32(tiny_weights *w)
 {
-    weight(w, WEIGHT)->dtype = BT_U32;
+    weight(w, WEIGHT)->dtype = BAUTA_UINT32;
 }
 
 /* Of the right shape, with half of the bytes in use. */
@@ -566,34 +567,34 @@ static void type_f64(tiny_weights *w)
     assert_non_null(more);
     free((void *)(uintptr_t)t->data);
     t->data = more;
-    t->dtype = BT_F64;
+    t->dtype = BAUTA_FLOAT64;
     t->bytes *= 2;
 }
 
 static void type_u8(tiny_weights *w)
 {
     bt_stored_tensor *t = weight(w, WEIGHT);
-    t->dtype = BT_U8;
+    t->dtype = BAUTA_UINT8;
     t->bytes = 16 * 64;
 }
 
 static void type_bool(tiny_weights *w)
 {
     bt_stored_tensor *t = weight(w, WEIGHT);
-    t->dtype = BT_BOOL;
+    t->dtype = BAUTA_BOOL;
     t->bytes = 16 * 64;
 }
 
 static void type_f8(tiny_weights *w)
 {
     bt_stored_tensor *t = weight(w, WEIGHT);
-    t->dtype = BT_F8_E4M3;
+    t->dtype = BAUTA_FLOAT8_E4M3;
     t->bytes = 16 * 64;
 }
 
 static void type_bf16_wide(tiny_weights *w)
 {
-    typed(w, BT_BF16);
+    typed(w, BAUTA_BFLOAT16);
 }
 
 static const struct {
@@ -705,13 +706,13 @@ static void many_unknown_tensors_are_refused_quickly(void **state)
             snprintf(names[count], 48, "transformer.h.%zu.%s", l,
                      parts[p].name);
             tensors[count] = (bt_stored_tensor){ .name = names[count],
-                                                 .dtype = BT_F32,
+                                                 .dtype = BAUTA_FLOAT32,
                                                  .rank = parts[p].rank,
                                                  .data = zeros };
             memcpy(tensors[count].shape, parts[p].shape,
                    sizeof(parts[p].shape));
-            tensors[count].bytes =
-                bt_stored_tensor_bytes(BT_F32, parts[p].rank, parts[p].shape);
+            tensors[count].bytes = bt_stored_tensor_bytes(
+                BAUTA_FLOAT32, parts[p].rank, parts[p].shape);
         }
     static const struct {
         const char *name;
@@ -725,7 +726,7 @@ static void many_unknown_tensors_are_refused_quickly(void **state)
     for (size_t i = 0; i < BT_LEN(rest); i++)
         tensors[count++] =
             (bt_stored_tensor){ .name = rest[i].name,
-                                .dtype = BT_F32,
+                                .dtype = BAUTA_FLOAT32,
                                 .rank = rest[i].rank,
                                 .shape = { rest[i].rows, rest[i].columns },
                                 .data = zeros,

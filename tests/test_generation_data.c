@@ -49,15 +49,15 @@ static void tokens_equal(const uint32_t *got, size_t got_count,
 enum { ROWS = 3, LONG = 64 };
 
 /* Rows of `generate.<key>` begin with the prompt or with the start. */
-static void tiny_check(const char *folder, const char *key, size_t beams)
+static void folder_check(const char *path, const char *folder, const char *key,
+                         size_t beams)
 {
-    char path[600], file[700];
+    char file[700];
     uint32_t prompts[ROWS][LONG], want[LONG];
     bauta_request requests[ROWS];
     bauta_result *results[ROWS];
     tensor input, output, mask;
     bauta_error err;
-    need_folder(path, folder);
     snprintf(file, sizeof(file), "%s/golden.safetensors", path);
     tensors *golden = tensors_load(file);
     assert_non_null(golden);
@@ -70,8 +70,9 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
     MUST(bauta_generate_options_load(&o, s.model, &err), &err);
     o.num_beams = beams;
     o.max_length = output.dims[1];
-    assert_int_equal(input.dims[0], ROWS);
-    for (size_t i = 0; i < ROWS; i++) {
+    size_t rows = output.dims[0];
+    assert_in_range(rows, 1, ROWS);
+    for (size_t i = 0; i < rows; i++) {
         size_t count = row_of(&input, i, prompts[i]), kept = 0;
         for (size_t j = 0; padded && j < count; j++)
             kept += ((const int64_t *)mask.data)[i * count + j] != 0;
@@ -85,19 +86,54 @@ static void tiny_check(const char *folder, const char *key, size_t beams)
             requests[i].count = count;
         }
     }
-    generate_all(&s, NULL, requests, ROWS, results);
-    for (size_t i = 0; i < ROWS; i++) {
+    generate_all(&s, NULL, requests, rows, results);
+    for (size_t i = 0; i < rows; i++) {
         size_t lead = encoder ? 1 : input.dims[1];
         size_t count = row_of(&output, i, want);
         const bauta_hypothesis *h = results[i]->hypotheses[0];
         tokens_equal(h->tokens, h->count, want + lead, count - lead, folder, i);
     }
-    results_free(results, ROWS);
+    results_free(results, rows);
     generation_fixture_release(&s);
     tensor_release(&input);
     tensor_release(&output);
     tensor_release(&mask);
     tensors_free(golden);
+}
+
+static void tiny_check(const char *folder, const char *key, size_t beams)
+{
+    char path[600];
+    folder_check(need_folder(path, folder), folder, key, beams);
+}
+
+/* Greedy and by beam search, of a folder of tests/data. */
+static void tree_check(const char *folder)
+{
+    char path[600];
+    assert_non_null(test_tree_path(path, sizeof(path), folder));
+    folder_check(path, folder, "generate.greedy", 1);
+    folder_check(path, folder, "generate.beam3", 3);
+}
+
+static void t5_equals_transformers(void **state)
+{
+    (void)state;
+    tree_check("models/t5");
+    tree_check("models/t5-v1.1");
+}
+
+static void gemma_equals_transformers(void **state)
+{
+    (void)state;
+    tree_check("models/gemma2");
+    tree_check("models/gemma3");
+}
+
+static void mpt_equals_transformers(void **state)
+{
+    (void)state;
+    tree_check("models/mpt");
 }
 
 static void gpt2_greedy_equals_transformers(void **state)
@@ -411,6 +447,9 @@ static void beam_translations_equal_transformers(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(t5_equals_transformers),
+        cmocka_unit_test(gemma_equals_transformers),
+        cmocka_unit_test(mpt_equals_transformers),
         cmocka_unit_test(gpt2_greedy_equals_transformers),
         cmocka_unit_test(llama_greedy_equals_transformers),
         cmocka_unit_test(marian_greedy_equals_transformers),

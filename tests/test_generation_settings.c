@@ -209,6 +209,26 @@ static void json_round_trips(void **state)
     }
 }
 
+/* Those of the OpenAI API are no settings of a folder, but they are printed. */
+static void penalties_and_biases_are_printed(void **state)
+{
+    (void)state;
+    static const bauta_token_bias biases[] = { { 3, -1.5f }, { 70, 2 } };
+    char text[4096];
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generate_options_json(&o, text, sizeof(text));
+    assert_null(strstr(text, "presence"));
+    assert_null(strstr(text, "bias"));
+    o.presence_penalty = 0.5f;
+    o.frequency_penalty = -0.25f;
+    o.logit_bias = biases;
+    o.logit_bias_count = 2;
+    bauta_generate_options_json(&o, text, sizeof(text));
+    assert_non_null(strstr(text, "\"presence_penalty\": 0.5, "
+                                 "\"frequency_penalty\": -0.25, "));
+    assert_non_null(strstr(text, "\"logit_bias\": {\"3\": -1.5, \"70\": 2"));
+}
+
 static void models_return_their_settings(void **state)
 {
     (void)state;
@@ -246,6 +266,7 @@ int main(void)
         cmocka_unit_test(config_json_is_read_if_generation_config_is_missing),
         cmocka_unit_test(unsupported_and_malformed_settings_are_named),
         cmocka_unit_test(json_round_trips),
+        cmocka_unit_test(penalties_and_biases_are_printed),
         cmocka_unit_test(models_return_their_settings),
     };
     return cmocka_run_group_tests(tests, NULL, words_release);

@@ -320,6 +320,17 @@ SPOIL(corrupt_words_empty, (o->bad_word_count = 1, o->bad_words = no_words + 1))
 SPOIL(corrupt_words_far, (o->bad_word_count = 1, o->bad_words = no_words))
 SPOIL(corrupt_words_tokens,
       (o->bad_word_count = 1, o->bad_words = no_words + 2))
+static const bauta_token_bias no_biases[] = {
+    { 3, 1 }, { 3, 1 }, { VOCAB, 1 }, { 5, NAN }
+};
+SPOIL(corrupt_presence, o->presence_penalty = NAN)
+SPOIL(corrupt_frequency, o->frequency_penalty = INFINITY)
+SPOIL(corrupt_bias_null, o->logit_bias_count = 1)
+SPOIL(corrupt_bias_order, (o->logit_bias_count = 2, o->logit_bias = no_biases))
+SPOIL(corrupt_bias_far,
+      (o->logit_bias_count = 1, o->logit_bias = no_biases + 2))
+SPOIL(corrupt_bias_nan,
+      (o->logit_bias_count = 1, o->logit_bias = no_biases + 3))
 SPOIL(corrupt_prompt, r->count = 0)
 SPOIL(corrupt_prompt_null, r->tokens = NULL)
 SPOIL(corrupt_token, (r->tokens = &far_id, r->count = 1))
@@ -340,6 +351,12 @@ static const struct {
     { "early", corrupt_early, "early stopping 7" },
     { "penalty", corrupt_penalty, "the repetition penalty is 0" },
     { "penalty_nan", corrupt_penalty_nan, "the repetition penalty is nan" },
+    { "presence", corrupt_presence, "the presence penalty is nan" },
+    { "frequency", corrupt_frequency, "the frequency penalty is inf" },
+    { "bias_null", corrupt_bias_null, "options.logit_bias is NULL, of 1" },
+    { "bias_order", corrupt_bias_order, "token 3 after token 3" },
+    { "bias_far", corrupt_bias_far, "options.logit_bias has token 40" },
+    { "bias_nan", corrupt_bias_nan, "a logit bias is nan" },
     { "temperature", corrupt_temperature, "temperature is -1" },
     { "temperature_inf", corrupt_temperature_inf, "temperature is inf" },
     { "top_p", corrupt_top_p, "top-p is 1.5" },

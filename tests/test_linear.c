@@ -62,12 +62,12 @@ static bauta_status layer_run(layer *l, bt_tape *tape)
                                 l->s.bias ? &l->bias : NULL);
     if (!y)
         return bt_tape_status(tape, NULL);
-    float *grad = bt_tape_grad(tape, y, &add);
+    float *grad = tape_gradient(tape, y, &add);
     if (!grad)
         return bt_tape_status(tape, NULL);
     assert_false(add);
     memcpy(grad, l->dy, tensor_count(y) * sizeof(float));
-    l->y = y->data;
+    l->y = tensor_data(y);
     return bt_tape_backward(tape, NULL);
 }
 
@@ -83,9 +83,12 @@ static void same(const char *what, const float *want, const float *got,
 static void same_layer(const layer *want, const layer *got)
 {
     same("y", want->y, got->y, want->s.rows * want->s.outputs);
-    same("dx", want->x.grad, got->x.grad, tensor_count(&want->x));
-    same("dW", want->w.grad, got->w.grad, tensor_count(&want->w));
-    same("dbias", want->bias.grad, got->bias.grad, tensor_count(&want->bias));
+    same("dx", tensor_gradient(&want->x), tensor_gradient(&got->x),
+         tensor_count(&want->x));
+    same("dW", tensor_gradient(&want->w), tensor_gradient(&got->w),
+         tensor_count(&want->w));
+    same("dbias", tensor_gradient(&want->bias), tensor_gradient(&got->bias),
+         tensor_count(&want->bias));
 }
 
 /* ---- Against double precision -------------------------------------------- */
@@ -109,9 +112,9 @@ static double *widen(const float *from, size_t count, bool without_sign)
 static exact exact_create(const layer *l, bool without_sign)
 {
     exact e = { .s = l->s };
-    e.x = widen(l->x.data, tensor_count(&l->x), without_sign);
-    e.w = widen(l->w.data, tensor_count(&l->w), without_sign);
-    e.bias = widen(l->bias.data, tensor_count(&l->bias), without_sign);
+    e.x = widen(tensor_data(&l->x), tensor_count(&l->x), without_sign);
+    e.w = widen(tensor_data(&l->w), tensor_count(&l->w), without_sign);
+    e.bias = widen(tensor_data(&l->bias), tensor_count(&l->bias), without_sign);
     e.dy = widen(l->dy, l->s.rows * l->s.outputs, without_sign);
     return e;
 }
@@ -196,13 +199,14 @@ static void check_exactly(const shape *s)
     bt_tape *tape = test_tape(NULL, 2, true);
     assert_int_equal(layer_run(&l, tape), 0);
     check_values(&l, &e, &size);
-    check_slopes("dx", &e, &size, e.x, size.x, start.x.grad, l.x.grad,
-                 tensor_count(&l.x), s->outputs);
-    check_slopes("dW", &e, &size, e.w, size.w, start.w.grad, l.w.grad,
-                 tensor_count(&l.w), s->rows);
-    check_slopes("dbias", &e, &size, e.bias, size.bias, start.bias.grad,
-                 l.bias.grad, tensor_count(&l.bias), s->rows);
-    bt_tape_free(tape);
+    check_slopes("dx", &e, &size, e.x, size.x, tensor_gradient(&start.x),
+                 tensor_gradient(&l.x), tensor_count(&l.x), s->outputs);
+    check_slopes("dW", &e, &size, e.w, size.w, tensor_gradient(&start.w),
+                 tensor_gradient(&l.w), tensor_count(&l.w), s->rows);
+    check_slopes("dbias", &e, &size, e.bias, size.bias,
+                 tensor_gradient(&start.bias), tensor_gradient(&l.bias),
+                 tensor_count(&l.bias), s->rows);
+    test_tape_free(tape);
     exact_free(&e);
     exact_free(&size);
     layer_free(&l);
@@ -243,10 +247,10 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
                 bt_tape *tape = test_tape(names[i], threads, true);
                 assert_int_equal(layer_run(&got, tape), 0);
                 same_layer(&want, &got);
-                bt_tape_free(tape);
+                test_tape_free(tape);
                 layer_free(&got);
             }
-        bt_tape_free(reference);
+        test_tape_free(reference);
         layer_free(&want);
         layer_free(&start);
     }
@@ -256,9 +260,8 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
 static layer layer_part(const layer *l, size_t first, size_t count)
 {
     layer part = *l;
-    part.s.rows = part.x.rows = count;
-    part.x.data += first * l->s.inputs;
-    part.x.grad += first * l->s.inputs;
+    part.s.rows = count;
+    part.x = rows_part(&l->x, first, count);
     part.dy += first * l->s.outputs;
     return part;
 }
@@ -283,8 +286,8 @@ static void a_batch_in_parts_gives_the_same_bits(void **state)
         parts.y = y;
         same_layer(&whole, &parts);
         free(y);
-        bt_tape_free(tape);
-        bt_tape_free(other);
+        test_tape_free(tape);
+        test_tape_free(other);
         layer_free(&whole);
         layer_free(&parts);
     }
@@ -309,11 +312,13 @@ static void a_part_of_a_larger_matrix_gives_the_same_bits(void **state)
         got.w = matrix_part(&large, 9, want.w.columns);
         assert_int_equal(layer_run(&got, other), 0);
         same("y", want.y, got.y, s.rows * s.outputs);
-        same("dx", want.x.grad, got.x.grad, tensor_count(&want.x));
-        same("dW", before.grad, large.grad, tensor_count(&large));
+        same("dx", tensor_gradient(&want.x), tensor_gradient(&got.x),
+             tensor_count(&want.x));
+        same("dW", tensor_gradient(&before), tensor_gradient(&large),
+             tensor_count(&large));
         got.w = (bt_tensor){ 0 };
-        bt_tape_free(tape);
-        bt_tape_free(other);
+        test_tape_free(tape);
+        test_tape_free(other);
         parameter_free(&large);
         parameter_free(&before);
         layer_free(&want);
@@ -335,32 +340,78 @@ static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
     bt_tensor *y = bt_op_add(tape, bt_op_linear(tape, &x, &w, false, NULL), &x);
     bt_tensor *z = bt_op_linear(tape, y, &w, false, NULL);
     bool add;
-    float *dz = bt_tape_grad(tape, z, &add);
+    float *dz = tape_gradient(tape, z, &add);
     for (size_t i = 0; i < ROWS * WIDTH; i++)
         dz[i] = 1.0f;
     assert_int_equal(bt_tape_backward(tape, NULL), 0);
-    // dW = dz^T y + dy^T x and dx = dy + dy W, where dy = dz W.
+    assert_null(y->grad); // that of an output is discarded
+    // dW = dz^T y + dy^T x and dx = dy + dy W, where dy = dz W: each row of dy
+    // is the sum of the rows of W.
+    double dy[WIDTH] = { 0 };
+    for (size_t o = 0; o < WIDTH; o++)
+        for (size_t i = 0; i < WIDTH; i++)
+            dy[i] += (double)tensor_data(&w)[o * WIDTH + i];
     for (size_t o = 0; o < WIDTH; o++)
         for (size_t i = 0; i < WIDTH; i++) {
-            double dw = (double)before.grad[o * WIDTH + i];
+            double dw = (double)tensor_gradient(&before)[o * WIDTH + i];
             for (size_t r = 0; r < ROWS; r++)
-                dw += (double)y->data[r * WIDTH + i] +
-                      (double)y->grad[r * WIDTH + o] *
-                          (double)x.data[r * WIDTH + i];
-            assert_true(fabs((double)w.grad[o * WIDTH + i] - dw) < 1e-5);
+                dw += (double)tensor_data(y)[r * WIDTH + i] +
+                      dy[o] * (double)tensor_data(&x)[r * WIDTH + i];
+            assert_true(fabs((double)tensor_gradient(&w)[o * WIDTH + i] - dw) <
+                        1e-5);
         }
     for (size_t r = 0; r < ROWS; r++)
         for (size_t i = 0; i < WIDTH; i++) {
-            double dx = (double)y->grad[r * WIDTH + i];
+            double dx = dy[i];
             for (size_t o = 0; o < WIDTH; o++)
-                dx += (double)y->grad[r * WIDTH + o] *
-                      (double)w.data[o * WIDTH + i];
-            assert_true(fabs((double)x.grad[r * WIDTH + i] - dx) < 1e-5);
+                dx += dy[o] * (double)tensor_data(&w)[o * WIDTH + i];
+            assert_true(fabs((double)tensor_gradient(&x)[r * WIDTH + i] - dx) <
+                        1e-5);
         }
-    bt_tape_free(tape);
+    test_tape_free(tape);
     input_free(&x);
     parameter_free(&w);
     parameter_free(&before);
+}
+
+/* Outputs of 1 MiB each, and gradients of twice that for the residuals. */
+static void gradients_of_outputs_share_memory(void **state)
+{
+    (void)state;
+    enum { ROWS = 4096, WIDTH = 64, LAYERS = 40, BYTES = ROWS * WIDTH * 4 };
+    bt_tensor x = input_create(&randoms, ROWS, WIDTH);
+    bt_tensor w = parameter_create(&randoms, WIDTH, WIDTH);
+    bt_tape *tape = test_tape(NULL, 1, true);
+    bt_tensor *y = &x;
+    for (int i = 0; i < LAYERS; i++)
+        y = bt_op_add(tape, y, bt_op_linear(tape, y, &w, false, NULL));
+    size_t outputs = bt_tape_bytes(tape);
+    assert_true(outputs >= 2 * LAYERS * (size_t)BYTES);
+    bool add;
+    float *dy = tape_gradient(tape, y, &add);
+    for (size_t i = 0; i < ROWS * WIDTH; i++)
+        dy[i] = 1.0f;
+    assert_int_equal(bt_tape_backward(tape, NULL), 0);
+    assert_true(bt_tape_bytes(tape) - outputs <= 16 * (size_t)BYTES);
+    test_tape_free(tape);
+    input_free(&x);
+    parameter_free(&w);
+}
+
+/* A large tensor after any number of small ones, as in batches of any size. */
+static void batches_of_all_sizes_share_the_memory_of_the_largest(void **state)
+{
+    (void)state;
+    enum { SMALL = 15 << 20, LARGE = 60 << 20, MOST = 12 };
+    bt_tape *tape = test_tape(NULL, 1, false);
+    for (size_t round = 0; round < 4 * MOST; round++) {
+        bt_tape_rewind(tape, false);
+        for (size_t i = 0; i < round * 5 % MOST; i++)
+            assert_non_null(bt_tape_scratch(tape, BAUTA_UINT8, SMALL, 1));
+        assert_non_null(bt_tape_scratch(tape, BAUTA_UINT8, LARGE, 1));
+    }
+    assert_true(bt_tape_bytes(tape) <= (MOST + 5) * (size_t)(16 << 20));
+    test_tape_free(tape);
 }
 
 static void inputs_without_gradients_get_none(void **state)
@@ -373,18 +424,21 @@ static void inputs_without_gradients_get_none(void **state)
     for (size_t i = 0; i < BT_LEN(all); i++)
         all[i]->requires_grad = i == 1;
     assert_int_equal(layer_run(&l, tape), 0);
-    same("dx", start.x.grad, l.x.grad, tensor_count(&l.x));
-    same("dbias", start.bias.grad, l.bias.grad, tensor_count(&l.bias));
-    assert_int_not_equal(
-        floats_differ(start.w.grad, l.w.grad, tensor_count(&l.w)),
-        tensor_count(&l.w));
+    same("dx", tensor_gradient(&start.x), tensor_gradient(&l.x),
+         tensor_count(&l.x));
+    same("dbias", tensor_gradient(&start.bias), tensor_gradient(&l.bias),
+         tensor_count(&l.bias));
+    assert_int_not_equal(floats_differ(tensor_gradient(&start.w),
+                                       tensor_gradient(&l.w),
+                                       tensor_count(&l.w)),
+                         tensor_count(&l.w));
     l.w.requires_grad = false;
     bt_tape_rewind(tape, true);
     assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->requires_grad);
     l.w.requires_grad = true;
     bt_tape_rewind(tape, false);
     assert_false(bt_op_linear(tape, &l.x, &l.w, false, NULL)->requires_grad);
-    bt_tape_free(tape);
+    test_tape_free(tape);
     layer_free(&l);
     layer_free(&start);
 }
@@ -395,10 +449,10 @@ static void an_unused_output_moves_no_gradient(void **state)
     shape s = { 5, 4, 3, false, true };
     layer l = layer_create(&s), start = layer_copy(&l);
     bt_tape *tape = test_tape(NULL, 1, true);
-    l.y = start.y = bt_op_linear(tape, &l.x, &l.w, false, &l.bias)->data;
+    l.y = start.y = tensor_data(bt_op_linear(tape, &l.x, &l.w, false, &l.bias));
     assert_int_equal(bt_tape_backward(tape, NULL), 0);
     same_layer(&start, &l);
-    bt_tape_free(tape);
+    test_tape_free(tape);
     layer_free(&l);
     layer_free(&start);
 }
@@ -412,7 +466,7 @@ static void no_rows_give_no_gradient(void **state)
     assert_int_equal(layer_run(&l, tape), 0);
     start.y = l.y;
     same_layer(&start, &l);
-    bt_tape_free(tape);
+    test_tape_free(tape);
     layer_free(&l);
     layer_free(&start);
 }
@@ -438,7 +492,7 @@ static void mismatched_shapes_are_an_error(void **state)
     assert_null(bt_op_linear(tape, &x, &w, false, NULL));
     assert_tape_fails(tape, "linear: x is a part of a larger matrix, with rows "
                             "6 apart");
-    bt_tape_free(tape);
+    test_tape_free(tape);
     input_free(&x);
     input_free(&w);
 }
@@ -465,7 +519,7 @@ each_allocation_fails_once_and_a_second_step_makes_none(void **state)
             same_layer(&want, &got);
         layer_free(&got);
         if (failed) { // and with a tape that holds nothing
-            bt_tape_free(tape);
+            test_tape_free(tape);
             tape = test_tape(NULL, 2, true);
         }
     }
@@ -476,9 +530,9 @@ each_allocation_fails_once_and_a_second_step_makes_none(void **state)
     assert_false(faults_disarm());
     same_layer(&want, &again);
     layer_free(&again);
-    bt_tape_free(tape);
+    test_tape_free(tape);
     assert_int_equal(faults_end(), 0);
-    bt_tape_free(reference);
+    test_tape_free(reference);
     layer_free(&want);
     layer_free(&start);
 }
@@ -491,6 +545,8 @@ int main(void)
         cmocka_unit_test(a_batch_in_parts_gives_the_same_bits),
         cmocka_unit_test(a_part_of_a_larger_matrix_gives_the_same_bits),
         cmocka_unit_test(a_tensor_that_is_used_twice_gets_both_gradients),
+        cmocka_unit_test(gradients_of_outputs_share_memory),
+        cmocka_unit_test(batches_of_all_sizes_share_the_memory_of_the_largest),
         cmocka_unit_test(inputs_without_gradients_get_none),
         cmocka_unit_test(an_unused_output_moves_no_gradient),
         cmocka_unit_test(no_rows_give_no_gradient),

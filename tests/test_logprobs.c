@@ -200,7 +200,7 @@ static void the_sampler_and_the_trainer_are_the_same_function(void **state)
         family_run(path, true, dtypes[i % BT_LEN(dtypes)]);
         families++;
     }
-    assert_int_equal(families, 7);
+    assert_int_equal(families, 11);
     temp_folder_free(&folder);
 }
 

@@ -4,7 +4,6 @@
 #include "mask/loop_list.h"
 
 #include "base/error.h"
-#include "mask/plan.h"
 #include "masks.h"
 #include "testing.h"
 
@@ -52,14 +51,15 @@ static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
     assert_int_equal(steps, tile->steps);
 }
 
-/* The key tiles that visit a step have the ranks 0, 1, 2, ... in the order of
- * their keys, and each comes after those with lower ranks. */
+/* The dense key tiles, which are the first ones, visit a step with the ranks 0,
+ * 1, 2, ... in the order of their keys, and each comes after those with lower
+ * ranks. */
 static void check_ranks(const bt_loop_list *list)
 {
     int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
     int32_t *key = calloc(list->step_count + 1, sizeof(int32_t));
     size_t visits = 0;
-    for (size_t t = 0; t < list->tile_count; t++) {
+    for (size_t t = 0; t < list->dense_count; t++) {
         const bt_loop_tile *tile = &list->tiles[t];
         int32_t visit = tile->visit;
         for (int32_t s = tile->run; s < tile->run + tile->runs; s++)
@@ -71,7 +71,18 @@ static void check_ranks(const bt_loop_list *list)
             }
         assert_int_equal(visit - tile->visit, tile->steps);
     }
-    assert_int_equal(visits, list->visit_count);
+    assert_int_equal(visits, list->dense_visits);
+    // The other tiles visit none of their steps.
+    for (size_t t = list->dense_count; t < list->tile_count; t++)
+        for (int32_t r = 0; r < list->tiles[t].runs; r++) {
+            const bt_loop_run *run = &list->runs[list->tiles[t].run + r];
+            for (int32_t k = 0; k < run->count; k++)
+                assert_int_equal(next[run->padded_row / BT_STEP + k], 0);
+        }
+    for (size_t i = 0; i < list->dense_step_count; i++)
+        next[list->dense_steps[i]] = 0;
+    for (size_t i = 0; i < list->step_count; i++)
+        assert_int_equal(next[i], 0); // they are the dense steps
     free(next);
     free(key);
 }
@@ -93,8 +104,22 @@ static void check_gaps(const bt_loop_list *list, size_t rows)
     free(seen);
 }
 
-static void check_list(const bauta_mask *mask, size_t first, size_t rows,
-                       const bt_loop_list *list, side of)
+/* Whether row `row` of the plan sees something from an origin that is not
+ * dense. */
+static bool is_sparse(const bauta_mask *mask, const bt_bands *bands,
+                      size_t first, size_t row)
+{
+    size_t count;
+    (void)bauta_mask_row(mask, first + row, &count);
+    for (size_t i = 0; i < bands->origin_count; i++)
+        if (bands->origins[i].key == bauta_mask_origin(mask, first + row))
+            return count && !bands->origins[i].dense;
+    return false;
+}
+
+static void check_list(const bauta_mask *mask, const bt_bands *bands,
+                       size_t first, size_t rows, const bt_loop_list *list,
+                       side of)
 {
     size_t keys = bauta_mask_keys(mask), total = 0, empty = 0;
     unsigned char *seen = calloc(rows + BT_STEP, keys + BT_STEP);
@@ -106,34 +131,132 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
         for (size_t i = 0; i < (size_t)tile->rows; i++, total++)
             unfold(list, tile, i, of, seen, keys);
     }
-    assert_int_equal(total, of == KEYS ? keys : rows);
+    if (of == KEYS || !bands->origin_count)
+        assert_int_equal(total, of == KEYS ? keys : rows);
     assert_int_equal(empty, list->empty_count);
-    for (size_t i = 0; i < rows; i++)
+    for (size_t i = 0; i < rows; i++) {
+        bool left_out = of == QUERIES && !is_sparse(mask, bands, first, i);
         for (size_t j = 0; j < keys; j++)
             assert_int_equal(seen[i * keys + j],
-                             bauta_mask_visible(mask, first + i, j));
+                             !left_out &&
+                                 bauta_mask_visible(mask, first + i, j));
+    }
     free(seen);
 }
 
-static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
-                        size_t tile_rows, size_t key_tile)
+/* The flags of a step say which groups see something and which see all of it.
+ */
+static void check_flags(const bauta_mask *mask, size_t first,
+                        const bt_loop_list *list, const bt_loop_tile *tile,
+                        const bt_loop_run *run, side of)
 {
-    bauta_plan *plan = NULL;
-    bt_loop_list list;
-    assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
-                     0);
-    // Tiles of the plan, and pieces of them.
-    for (size_t most = 64; most <= 192; most += 64) {
-        assert_int_equal(bt_loop_list_over_keys(&list, plan, most, NULL), 0);
-        check_list(mask, first, rows, &list, QUERIES);
-        bt_loop_list_release(&list);
+    for (int32_t k = 0; k < run->count; k++) {
+        size_t other = (size_t)run->row + (size_t)k * BT_STEP;
+        size_t end = other + BT_STEP;
+        size_t limit = bauta_mask_keys(mask);
+        int32_t want = 0;
+        if (of == KEYS)
+            limit = other +
+                    (size_t)list->step_list[run->padded_row / BT_STEP + k].rows;
+        for (size_t g = 0; g * BT_STEP < (size_t)tile->rows; g++) {
+            size_t lo = g * BT_STEP, seen = 0, rows;
+            rows = (size_t)tile->rows - lo < BT_STEP ? (size_t)tile->rows - lo
+                                                     : BT_STEP;
+            for (size_t i = (size_t)tile->row + lo;
+                 i < (size_t)tile->row + lo + rows; i++)
+                for (size_t j = other; j < end && j < limit; j++)
+                    seen += bauta_mask_visible(
+                        mask, first + (of == KEYS ? j : i), of == KEYS ? i : j);
+            // Keys after a tile's last one must be hidden, queries need not.
+            size_t all = (of == KEYS ? BT_STEP : rows) * BT_STEP;
+            if (seen)
+                want |= (1 << g) | (seen < all) << (BT_STEP_PARTIAL + g);
+        }
+        assert_int_equal(run->flags, want);
+        assert_int_equal(run->bits < 0, want >> BT_STEP_PARTIAL == 0);
+        assert_int_not_equal(want, 0);
     }
-    assert_int_equal(bt_loop_list_over_queries(&list, plan, key_tile, NULL), 0);
+}
+
+static void check_runs(const bauta_mask *mask, size_t first,
+                       const bt_loop_list *list, side of)
+{
+    for (size_t t = 0; t < list->tile_count; t++)
+        for (int32_t r = 0; r < list->tiles[t].runs; r++)
+            check_flags(mask, first, list, &list->tiles[t],
+                        &list->runs[list->tiles[t].run + r], of);
+}
+
+/* Lists are made in memory that others have used. `queries`: from how many on
+ * an origin is dense. */
+static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
+                        size_t most, size_t key_tile, size_t queries)
+{
+    bt_loop_list list = { 0 };
+    bt_bands bands = { 0 }, whole = { 0 };
+    assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
+    assert_int_equal(
+        bt_bands_read(&whole, mask, 0, bauta_mask_queries(mask), NULL), 0);
+    bt_bands_mark_dense(&bands, &whole, queries);
+    // Tiles of the plan, and pieces of them.
+    for (size_t tile = 64; tile <= 192; tile += 64) {
+        assert_int_equal(
+            bt_loop_list_over_keys(&list, &bands, most, tile, NULL), 0);
+        check_list(mask, &bands, first, rows, &list, QUERIES);
+        check_runs(mask, first, &list, QUERIES);
+    }
+    assert_int_equal(bt_loop_list_over_queries(&list, &bands, key_tile, NULL),
+                     0);
     check_ranks(&list);
     check_gaps(&list, rows);
-    check_list(mask, first, rows, &list, KEYS);
+    check_list(mask, &bands, first, rows, &list, KEYS);
+    check_runs(mask, first, &list, KEYS);
+    bt_bands_release(&bands);
+    bt_bands_release(&whole);
     bt_loop_list_release(&list);
-    bauta_plan_free(plan);
+}
+
+/* Documents of a few kinds, packed: some are like the one before, some begin or
+ * end with rows that see nothing, some have keys that nobody sees. */
+static bauta_mask *packed_documents(test_random *r)
+{
+    const bauta_mask *part[8];
+    bauta_mask *kind[3], *mask = NULL;
+    for (size_t i = 0; i < 3; i++) {
+        size_t n = 1 + test_below(r, 150), m = 1 + test_below(r, 150);
+        kind[i] =
+            i < 2 ? test_mask_random(r, n, n, 1) : test_mask_random(r, n, m, 2);
+    }
+    for (size_t i = 0; i < 8; i++)
+        part[i] =
+            i > 0 && test_below(r, 3) ? part[i - 1] : kind[test_below(r, 3)];
+    assert_int_equal(bauta_mask_pack(&mask, 8, part, NULL), 0);
+    for (size_t i = 0; i < 3; i++)
+        bauta_mask_free(kind[i]);
+    return mask;
+}
+
+static void repeated_documents_equal_the_mask(void **state)
+{
+    test_random r = test_random_from(test_seed());
+    (void)state;
+    for (int i = 0; i < 12; i++) {
+        bauta_mask *mask = packed_documents(&r);
+        size_t n = bauta_mask_queries(mask), first = test_below(&r, n);
+        check_lists(mask, 0, n, 128, 128, i % 2 ? SIZE_MAX : 0);
+        check_lists(mask, first, n - first, 1 + test_below(&r, 192), 192,
+                    test_below(&r, 100));
+        bauta_mask_free(mask);
+    }
+}
+
+static void queries_list(bt_loop_list *list, const bauta_mask *mask)
+{
+    bt_bands bands = { 0 };
+    assert_int_equal(
+        bt_bands_read(&bands, mask, 0, bauta_mask_queries(mask), NULL), 0);
+    assert_int_equal(bt_loop_list_over_queries(list, &bands, 128, NULL), 0);
+    bt_bands_release(&bands);
 }
 
 static void lists_equal_the_mask(void **state)
@@ -144,10 +267,10 @@ static void lists_equal_the_mask(void **state)
         size_t n = 1 + test_below(&r, 300), m = 1 + test_below(&r, 500);
         bauta_mask *mask = test_mask_random(&r, n, m, 3);
         size_t first = test_below(&r, n);
-        check_lists(mask, 0, n, 128, 128);
-        check_lists(mask, 0, n, 192, 192);
+        check_lists(mask, 0, n, 128, 128, i % 2 ? SIZE_MAX : 0);
+        check_lists(mask, 0, n, 192, 192, test_below(&r, 100));
         check_lists(mask, first, 1 + test_below(&r, n - first),
-                    1 + test_below(&r, 192), 128);
+                    1 + test_below(&r, 192), 128, test_below(&r, 100));
         bauta_mask_free(mask);
     }
 }
@@ -155,19 +278,16 @@ static void lists_equal_the_mask(void **state)
 static void causal_lists_have_few_partial_steps(void **state)
 {
     bauta_mask *mask = NULL;
-    bauta_plan *plan = NULL;
-    bt_loop_list list;
+    bt_loop_list list = { 0 };
     (void)state;
     assert_int_equal(bauta_mask_causal(&mask, 1024, 1024, NULL), 0);
-    assert_int_equal(bt_plan_create(&plan, mask, 0, 1024, 128, NULL), 0);
-    assert_int_equal(bt_loop_list_over_queries(&list, plan, 128, NULL), 0);
+    queries_list(&list, mask);
     assert_int_equal(list.tile_count, 8);
     assert_int_equal(list.step_count, 16);
-    assert_int_equal(list.bits_count, 16); // two a tile, on the diagonal
+    assert_int_equal(list.bits_count, 2); // the diagonal, of all tiles
     assert_int_equal(list.tiles[0].steps, 16);
     assert_int_equal(list.tiles[7].steps, 2);
     bt_loop_list_release(&list);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
 
@@ -177,8 +297,7 @@ static void steps_begin_with_the_first_row_that_sees(void **state)
 {
     unsigned char visible[70 * 70] = { 0 };
     bauta_mask *part[2] = { NULL, NULL }, *mask = NULL;
-    bauta_plan *plan = NULL;
-    bt_loop_list list;
+    bt_loop_list list = { 0 };
     (void)state;
     for (size_t i = 3; i < 69; i++) // rows 0 to 2 and 69 see nothing
         visible[i * 70 + i] = 1;
@@ -186,24 +305,52 @@ static void steps_begin_with_the_first_row_that_sees(void **state)
     assert_int_equal(bauta_mask_dense(&part[1], 70, 70, visible, NULL), 0);
     assert_int_equal(
         bauta_mask_pack(&mask, 2, (const bauta_mask *const *)part, NULL), 0);
-    assert_int_equal(bt_plan_create(&plan, mask, 0, 170, 128, NULL), 0);
-    assert_int_equal(bt_loop_list_over_queries(&list, plan, 128, NULL), 0);
+    queries_list(&list, mask);
     assert_int_equal(list.step_count, 4);
     assert_int_equal(list.step_list[2].row, 103);
     assert_int_equal(list.step_list[2].rows, 64);
     assert_int_equal(list.step_list[3].row, 167);
     assert_int_equal(list.step_list[3].rows, 2);
     bt_loop_list_release(&list);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
     bauta_mask_free(part[0]);
     bauta_mask_free(part[1]);
+}
+
+/* What is dense is a matter of the document, not of the rows of a plan or of
+ * what lies beside it. */
+static void dense_documents_are_the_same_in_every_plan(void **state)
+{
+    static const size_t lengths[] = { 100, 400, 30 };
+    bauta_mask *causal = NULL, *documents = NULL, *mask = NULL;
+    bt_bands bands = { 0 }, whole = { 0 };
+    (void)state;
+    assert_int_equal(bauta_mask_causal(&causal, 530, 530, NULL), 0);
+    assert_int_equal(bauta_mask_documents(&documents, 3, lengths, NULL, NULL),
+                     0);
+    assert_int_equal(bauta_mask_and(&mask, causal, documents, NULL), 0);
+    assert_int_equal(bt_bands_read(&whole, mask, 0, 530, NULL), 0);
+    for (size_t first = 0; first < 530; first += 97) {
+        size_t rows = 530 - first < 150 ? 530 - first : 150;
+        assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
+        bt_bands_mark_dense(&bands, &whole, 150);
+        for (size_t i = 0; i < bands.origin_count; i++)
+            assert_int_equal(bands.origins[i].dense,
+                             bands.origins[i].key == 100);
+    }
+    bt_bands_release(&bands);
+    bt_bands_release(&whole);
+    bauta_mask_free(causal);
+    bauta_mask_free(documents);
+    bauta_mask_free(mask);
 }
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(lists_equal_the_mask),
+        cmocka_unit_test(repeated_documents_equal_the_mask),
+        cmocka_unit_test(dense_documents_are_the_same_in_every_plan),
         cmocka_unit_test(causal_lists_have_few_partial_steps),
         cmocka_unit_test(steps_begin_with_the_first_row_that_sees),
     };

@@ -9,6 +9,9 @@
 #include "picture_fixtures.h"
 #include "tiny_models.h"
 
+#include "base/memory.h"
+#include "series/codec.h"
+
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -83,6 +86,67 @@ static bauta_status load_model(const char *name, unsigned *result,
     return status;
 }
 
+static bauta_status render_chat(const char *name, unsigned *result,
+                                bauta_error *err)
+{
+    static const char variables[] =
+        "{\"messages\": [{\"role\": \"user\", \"content\": \" Hi \"}, "
+        "{\"role\": \"tool\", \"content\": null}], "
+        "\"tools\": [{\"name\": \"f\", \"arguments\": [1, 2.5, {}]}]}";
+    bauta_chat_template *chat;
+    char *text = NULL;
+    bauta_status status =
+        bauta_chat_template_load(&chat, in_folder(name), NULL, err);
+    if (!status)
+        status = bauta_chat_template_render(
+            chat, variables, sizeof(variables) - 1, &text, NULL, err);
+    *result = 0;
+    for (const char *c = text; c && *c; c++)
+        *result = 31 * *result + (unsigned char)*c;
+    bauta_text_free(text);
+    bauta_chat_template_free(chat);
+    return status;
+}
+
+static bauta_status load_codec(const char *name, unsigned *result,
+                               bauta_error *err)
+{
+    bauta_series_codec *codec;
+    bauta_status status = bauta_series_codec_load(&codec, in_folder(name), err);
+    if (!status)
+        *result = (unsigned)bauta_series_codec_season(codec);
+    bauta_series_codec_free(codec);
+    return status;
+}
+
+/* A table, and all that training makes of it: a codec, its series.json within a
+ * tokenizer, and a corpus. */
+static bauta_status load_table(const char *name, unsigned *result,
+                               bauta_error *err)
+{
+    bauta_series *series;
+    bauta_series_codec *codec = NULL;
+    bauta_tokenizer *tokenizer = NULL;
+    bauta_corpus *corpus = NULL;
+    bauta_status status =
+        bauta_series_load(&series, in_folder(name), NULL, err);
+    const bauta_series *const table = series;
+    if (!status)
+        status = bauta_series_codec_create(&codec, &table, 1, NULL, err);
+    if (!status)
+        status = bauta_series_codec_tokenizer(&tokenizer, codec, err);
+    if (!status)
+        status = bauta_series_corpus(&corpus, codec, &table, 1, 0, err);
+    if (!status)
+        *result = (unsigned)(bauta_series_rows(series) * 1000 +
+                             bauta_tokenizer_vocab_size(tokenizer));
+    bauta_corpus_free(corpus);
+    bauta_tokenizer_free(tokenizer);
+    bauta_series_codec_free(codec);
+    bauta_series_free(series);
+    return status;
+}
+
 static const struct {
     const char *what, *name;
     call_fn *call;
@@ -92,6 +156,9 @@ static const struct {
     { "vocab.json and merges.txt", "gpt2", load_tokenizer },
     { "a tokenizer of bytes", NULL, make_bytes },
     { "a model", "llama", load_model },
+    { "a chat template", "chat", render_chat },
+    { "a series.json", "series", load_codec },
+    { "a table", "series/table.csv", load_table },
 };
 
 /* ---- Each allocation ------------------------------------------------------
@@ -256,6 +323,30 @@ static void file_write(const char *in, const char *name, const char *text)
     tiny_file(path, name, text, strlen(text));
 }
 
+/* A table, and the series.json of a codec for it. */
+static void series_write(void)
+{
+    char csv[4096] = "month,\"a, b\",note\n", *at = csv + strlen(csv);
+    bauta_series *series;
+    bauta_series_codec *codec;
+    char *text;
+    for (int i = 0; i < 100; i++)
+        at += sprintf(at, "%d-%02d,%d.5,x\n", 2000 + i / 12, 1 + i % 12,
+                      10 + i % 12);
+    file_write("series", "table.csv", csv);
+    assert_int_equal(
+        bauta_series_load(&series, in_folder("series/table.csv"), NULL, NULL),
+        BAUTA_OK);
+    const bauta_series *const table = series;
+    assert_int_equal(bauta_series_codec_create(&codec, &table, 1, NULL, NULL),
+                     BAUTA_OK);
+    assert_int_equal(bt_codec_write(&text, codec, NULL), BAUTA_OK);
+    file_write("series", "series.json", text);
+    bt_free(text);
+    bauta_series_codec_free(codec);
+    bauta_series_free(series);
+}
+
 static void folders_write(temp_folder *s)
 {
     char path[512];
@@ -269,6 +360,16 @@ static void folders_write(temp_folder *s)
     file_write("gpt2", "vocab.json",
                "{\"a\": 0, \"b\": 1, \"ab\": 2, \"c\": 3, \"\\u0120\": 4}");
     file_write("gpt2", "merges.txt", "#version: 0.2\na b\n");
+    file_write("chat", "chat_template.jinja",
+               "{% macro say(m) %}<{{ m.role | upper }}>{% endmacro %}"
+               "{% set ns = namespace(count=0) %}{{ tools | tojson }}"
+               "{% for m in messages if m.role in ['user', 'tool'] %}"
+               "{% set ns.count = ns.count + 1 %}{{ say(m) }}"
+               "{{ (m.content or 'none').strip().replace('i', 'ey') }}"
+               "{{ '%s of %d' | format(ns.count, messages | length) }}"
+               "{% endfor %}{{ bos_token }}");
+    series_write();
+    file_write("chat", "tokenizer_config.json", "{\"bos_token\": \"<s>\"}");
     for (size_t i = 0; i < BT_LEN(tinies); i++)
         if (!strcmp(tinies[i].name, "llama"))
             tiny_write(s, &tinies[i], path);

@@ -297,7 +297,8 @@ static void a_read_only_model_is_refused(void **state)
     temp_folder_free(&folder);
 }
 
-static void each_allocation_fails_once_and_a_step_makes_none(void **state)
+static void
+each_allocation_fails_once_and_a_second_step_makes_none(void **state)
 {
     (void)state;
     student s;
@@ -318,6 +319,12 @@ static void each_allocation_fails_once_and_a_step_makes_none(void **state)
         }
     }
     assert_true(k > 4);
+    // The first step also allocates the workspace of the context.
+    faults_arm(0);
+    assert_int_equal(bauta_optimizer_step(optimizer, NULL, NULL),
+                     BAUTA_ERR_NOMEM);
+    assert_true(faults_disarm());
+    assert_int_equal(bauta_optimizer_step(optimizer, NULL, NULL), 0);
     faults_arm(0);
     assert_int_equal(bauta_optimizer_step(optimizer, NULL, NULL), 0);
     assert_false(faults_disarm());
@@ -334,7 +341,8 @@ int main(void)
         cmocka_unit_test(gradients_that_are_not_finite_are_named),
         cmocka_unit_test(misuse_is_a_sentence),
         cmocka_unit_test(a_read_only_model_is_refused),
-        cmocka_unit_test(each_allocation_fails_once_and_a_step_makes_none),
+        cmocka_unit_test(
+            each_allocation_fails_once_and_a_second_step_makes_none),
     };
     return cmocka_run_group_tests_name("model_optimizer", tests, NULL, NULL);
 }

@@ -5,6 +5,7 @@
 #include "allocation_faults.h"
 #include "base/error.h"
 #include "guard_page.h"
+#include "host_tensors.h"
 #include "op_cases.h"
 
 static test_random randoms;
@@ -103,19 +104,28 @@ static void result_free(result *r)
         free(r->grad[i]);
 }
 
-/* The inputs as tensors; with `add` their gradients are r's, else they have
- * none yet. */
-static void tensors_make(const problem *p, const result *r, bool add,
-                         bt_tensor in[], bt_tensor *pointers[])
+/* The inputs as tensors over memory of a problem and of a result. */
+typedef struct inputs {
+    bt_tensor in[OP_INPUTS], *pointers[OP_INPUTS];
+    bt_buffer data[OP_INPUTS], grads[OP_INPUTS];
+} inputs;
+
+/* With `add` their gradients are r's, else they have none yet. */
+static void inputs_init(inputs *x, const problem *p, const result *r, bool add)
 {
+    *x = (inputs){ 0 };
     for (size_t i = 0; i < p->c->inputs; i++) {
-        size_t k = p->c->same ? 0 : i;
-        in[k] = (bt_tensor){ .rows = op_rows(p->c, &p->d, k),
-                             .columns = op_columns(p->c, &p->d, k),
-                             .data = p->in[k],
-                             .grad = add ? r->grad[k] : NULL,
-                             .requires_grad = true };
-        pointers[i] = &in[k];
+        size_t k = p->c->same ? 0 : i, bytes = in_size(p, k) * sizeof(float);
+        x->data[k] = bt_buffer_of_host(p->in[k], bytes);
+        x->in[k] =
+            bt_tensor_of(&x->data[k], BAUTA_FLOAT32, op_rows(p->c, &p->d, k),
+                         op_columns(p->c, &p->d, k));
+        if (add) {
+            x->grads[k] = bt_buffer_of_host(r->grad[k], bytes);
+            x->in[k].grad = &x->grads[k];
+        }
+        x->in[k].requires_grad = true;
+        x->pointers[i] = &x->in[k];
     }
 }
 
@@ -123,28 +133,25 @@ static void tensors_make(const problem *p, const result *r, bool add,
 static bauta_status step(bt_tape *tape, const problem *p, result *r, bool add,
                          bauta_error *err)
 {
-    bt_tensor in[OP_INPUTS], *pointers[OP_INPUTS] = { NULL };
+    inputs x;
     bool fresh;
-    tensors_make(p, r, add, in, pointers);
-    bt_tensor *y = p->c->call(tape, p->c, &p->d, pointers);
-    float *dy = y ? bt_tape_grad(tape, y, &fresh) : NULL;
+    inputs_init(&x, p, r, add);
+    bt_tensor *y = p->c->call(tape, p->c, &p->d, x.pointers);
+    float *dy = y ? tape_gradient(tape, y, &fresh) : NULL;
     if (!dy)
         return bt_tape_status(tape, err);
     memcpy(dy, p->dy, y_size(p) * sizeof(float));
-    memcpy(r->y, y->data, y_size(p) * sizeof(float));
+    memcpy(r->y, tensor_data(y), y_size(p) * sizeof(float));
     bauta_status status = bt_tape_backward(tape, err);
     for (size_t i = 0; i < tensors(p->c) && !status && !add; i++)
-        memcpy(r->grad[i], in[i].grad, in_size(p, i) * sizeof(float));
+        memcpy(r->grad[i], tensor_gradient(&x.in[i]),
+               in_size(p, i) * sizeof(float));
     return status;
 }
 
 static bt_tape *tape_create(const char *isa, int threads)
 {
-    bt_tape *tape;
-    assert_int_equal(bt_tape_create(&tape, bt_kernels_get(isa), threads, NULL),
-                     BAUTA_OK);
-    bt_tape_rewind(tape, true);
-    return tape;
+    return test_tape(isa, threads, true);
 }
 
 static void run(const problem *p, result *r, bool add, const char *isa,
@@ -154,7 +161,7 @@ static void run(const problem *p, result *r, bool add, const char *isa,
     bt_tape *tape = tape_create(isa, threads);
     if (step(tape, p, r, add, &err))
         fail_msg("%s: %s", p->c->name, err.message);
-    bt_tape_free(tape);
+    test_tape_free(tape);
 }
 
 /* ---- against double ---------------------------------------------------- */
@@ -388,22 +395,22 @@ static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
     (void)state;
     problem p = problem_create(&op_cases[6], 9, 36);
     result once = result_create(&p);
-    bt_tensor in[OP_INPUTS], *x[OP_INPUTS];
+    inputs x;
     bool add;
     run(&p, &once, false, NULL, 1);
     bt_tape *tape = tape_create(NULL, 2);
-    tensors_make(&p, &once, false, in, x);
-    bt_tensor *y = bt_op_add(tape, p.c->call(tape, p.c, &p.d, x),
-                             p.c->call(tape, p.c, &p.d, x));
+    inputs_init(&x, &p, &once, false);
+    bt_tensor *y = bt_op_add(tape, p.c->call(tape, p.c, &p.d, x.pointers),
+                             p.c->call(tape, p.c, &p.d, x.pointers));
     // An unused output gets no gradient and gives none.
-    assert_non_null(bt_op_act(tape, in, BT_ACT_RELU));
-    memcpy(bt_tape_grad(tape, y, &add), p.dy, y_size(&p) * sizeof(float));
+    assert_non_null(bt_op_act(tape, x.in, BT_ACT_RELU));
+    memcpy(tape_gradient(tape, y, &add), p.dy, y_size(&p) * sizeof(float));
     assert_int_equal(bt_tape_backward(tape, NULL), BAUTA_OK);
     for (size_t i = 0; i < y_size(&p); i++) {
-        assert_true(y->data[i] == 2 * once.y[i]);
-        assert_true(in[0].grad[i] == 2 * once.grad[0][i]);
+        assert_true(tensor_data(y)[i] == 2 * once.y[i]);
+        assert_true(tensor_gradient(&x.in[0])[i] == 2 * once.grad[0][i]);
     }
-    bt_tape_free(tape);
+    test_tape_free(tape);
     result_free(&once);
     problem_free(&p);
 }
@@ -439,25 +446,26 @@ static void inputs_without_gradients_get_none(void **state)
         for (int recording = 0; recording < 2; recording++) {
             problem p = problem_create(&op_cases[k], 5, 12);
             result r = result_create(&p);
-            bt_tensor in[OP_INPUTS], *x[OP_INPUTS] = { NULL };
+            bt_buffer dy = bt_buffer_of_host(p.dy, y_size(&p) * sizeof(float));
+            inputs x;
             bt_tape *tape = tape_create(NULL, 1);
             bt_tape_rewind(tape, recording);
-            tensors_make(&p, &r, false, in, x);
+            inputs_init(&x, &p, &r, false);
             // Recording: only the first input wants none. Else: all would.
-            in[0].requires_grad = !recording;
-            bt_tensor *y = p.c->call(tape, p.c, &p.d, x);
+            x.in[0].requires_grad = !recording;
+            bt_tensor *y = p.c->call(tape, p.c, &p.d, x.pointers);
             bool others = recording && tensors(p.c) > 1, add;
             assert_int_equal(y->requires_grad, others);
-            assert_int_equal(bt_tape_grad(tape, y, &add) != NULL, others);
+            assert_int_equal(bt_tape_grad(tape, y, &add), others);
             if (!others)
-                y->grad = p.dy; // a record would now be seen at work
+                y->grad = &dy; // a record would now be seen at work
             else
-                memcpy(y->grad, p.dy, y_size(&p) * sizeof(float));
+                memcpy(tensor_gradient(y), p.dy, y_size(&p) * sizeof(float));
             assert_int_equal(bt_tape_backward(tape, NULL), BAUTA_OK);
-            assert_null(in[0].grad);
+            assert_null(x.in[0].grad);
             for (size_t i = 1; i < tensors(p.c); i++)
-                assert_int_equal(in[i].grad != NULL, recording);
-            bt_tape_free(tape);
+                assert_int_equal(x.in[i].grad != NULL, recording);
+            test_tape_free(tape);
             result_free(&r);
             problem_free(&p);
         }
@@ -479,7 +487,7 @@ static void a_second_step_allocates_nothing(void **state)
         assert_int_equal(step(tape, &p, &second, false, NULL), BAUTA_OK);
         assert_false(faults_disarm());
         same_bits(&p, &first, &second, "second step");
-        bt_tape_free(tape);
+        test_tape_free(tape);
         assert_int_equal(faults_end(), 0);
         result_free(&first);
         result_free(&second);
@@ -509,7 +517,7 @@ static void each_allocation_may_fail(void **state)
             bt_tape_rewind(tape, true); // and the results are as before
             if (fail == 0)
                 assert_int_equal(step(tape, &p, &r, false, NULL), BAUTA_OK);
-            bt_tape_free(tape);
+            test_tape_free(tape);
             if (!failed)
                 break;
         }
@@ -538,9 +546,10 @@ static void bad_shapes_are_an_error(void **state)
     float data[64] = { 0 };
     const uint32_t ids[] = { 1, 7, 2 }, positions[] = { 0, 0 };
     const uint64_t tokens[] = { 0, 0 };
-    bt_tensor x = { .rows = 2, .columns = 6, .data = data };
-    bt_tensor other = { .rows = 2, .columns = 5, .data = data };
-    bt_tensor row = { .rows = 1, .columns = 6, .data = data };
+    bt_buffer buffer = bt_buffer_of_host(data, sizeof(data));
+    bt_tensor x = bt_tensor_of(&buffer, BAUTA_FLOAT32, 2, 6);
+    bt_tensor other = bt_tensor_of(&buffer, BAUTA_FLOAT32, 2, 5);
+    bt_tensor row = bt_tensor_of(&buffer, BAUTA_FLOAT32, 1, 6);
     bt_tape *t = tape_create(NULL, 1);
     assert_failed(t, bt_op_add(t, &x, &other),
                   "add: 2 x 6 and 2 x 5 differ in shape");
@@ -564,7 +573,7 @@ static void bad_shapes_are_an_error(void **state)
                   "dropout: the rate -0.5 is not in [0, 1)");
     assert_failed(t, bt_op_dropout(t, &x, NAN, 0, 0, tokens),
                   "dropout: the rate nan is not in [0, 1)");
-    bt_tape_free(t);
+    test_tape_free(t);
 }
 
 static void after_a_failure_every_op_returns_nothing(void **state)
@@ -573,18 +582,18 @@ static void after_a_failure_every_op_returns_nothing(void **state)
     for (size_t k = 0; k < op_case_count; k++) {
         problem p = problem_create(&op_cases[k], 2, 12);
         result r = result_create(&p);
-        bt_tensor in[OP_INPUTS], *x[OP_INPUTS] = { NULL };
+        inputs x;
         bt_tensor *const none[OP_INPUTS] = { NULL };
         bt_tape *tape = tape_create(NULL, 1);
-        tensors_make(&p, &r, false, in, x);
+        inputs_init(&x, &p, &r, false);
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT, "the first failure");
-        assert_null(p.c->call(tape, p.c, &p.d, x));
+        assert_null(p.c->call(tape, p.c, &p.d, x.pointers));
         assert_null(p.c->call(tape, p.c, &p.d, none));
-        assert_null(bt_op_dropout(tape, in, 0, 0, 0, p.d.tokens));
+        assert_null(bt_op_dropout(tape, x.in, 0, 0, 0, p.d.tokens));
         bauta_error err;
         assert_int_equal(bt_tape_backward(tape, &err), BAUTA_ERR_ARGUMENT);
         assert_string_equal(err.message, "the first failure");
-        bt_tape_free(tape);
+        test_tape_free(tape);
         result_free(&r);
         problem_free(&p);
     }
@@ -628,9 +637,10 @@ static void dropout_keeps_its_rate_and_zeroes_the_rest(void **state)
     assert_true(fabs((double)kept - (1 - rate) * n) <
                 6 * sqrt(n * rate * (1 - rate)));
     bt_tape *tape = tape_create(NULL, 1);
-    bt_tensor x = { .rows = ROWS, .columns = COLUMNS, .data = p.in[0] };
+    bt_buffer buffer = bt_buffer_of_host(p.in[0], y_size(&p) * sizeof(float));
+    bt_tensor x = bt_tensor_of(&buffer, BAUTA_FLOAT32, ROWS, COLUMNS);
     assert_ptr_equal(bt_op_dropout(tape, &x, 0, 1, 1, p.d.tokens), &x);
-    bt_tape_free(tape);
+    test_tape_free(tape);
     result_free(&r);
     problem_free(&p);
 }

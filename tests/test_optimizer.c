@@ -77,37 +77,64 @@ enum { PARAMETERS = 4 };
 typedef struct model {
     bt_tensor tensors[PARAMETERS];
     bt_parameter list[PARAMETERS];
+    bt_stream *stream;
     bt_optimizer *optimizer;
 } model;
 
+/* The moments of a parameter. */
+static float *first_moment(const bt_optimizer *optimizer, size_t parameter)
+{
+    return (float *)bt_optimizer_moments(optimizer)->memory +
+           bt_optimizer_first_moment(optimizer, parameter);
+}
+
+static float *second_moment(const bt_optimizer *optimizer, size_t parameter)
+{
+    return (float *)bt_optimizer_moments(optimizer)->memory +
+           bt_optimizer_second_moment(optimizer, parameter);
+}
+
+/* Take a step that must succeed; returns the norm. */
+static double optimizer_step(bt_optimizer *optimizer, double rate)
+{
+    double norm = -1.0;
+    assert_int_equal(bt_optimizer_step(optimizer, rate, &norm, NULL), 0);
+    return norm;
+}
+
 static const bt_optimizer_options defaults = BT_OPTIMIZER_OPTIONS_INIT;
 
-static void model_link(model *m, const bt_optimizer_options *options)
+static void model_link(model *m, const bt_optimizer_options *options,
+                       const char *isa, int threads)
 {
+    m->stream = test_stream(isa, threads);
     for (size_t i = 0; i < PARAMETERS; i++)
-        m->list[i] = (bt_parameter){ &m->tensors[i], i % 2 == 0 };
-    assert_int_equal(
-        bt_optimizer_create(&m->optimizer, m->list, PARAMETERS, options, NULL),
-        0);
+        m->list[i] =
+            (bt_parameter){ .tensor = &m->tensors[i], .decay = i % 2 == 0 };
+    assert_int_equal(bt_optimizer_create(&m->optimizer, m->stream, m->list,
+                                         PARAMETERS, options, NULL),
+                     0);
 }
 
 /* Filled in place, since the list holds pointers into the model. */
-static void model_init(model *m, const bt_optimizer_options *options)
+static void model_init(model *m, const bt_optimizer_options *options,
+                       const char *isa, int threads)
 {
     static const size_t shapes[PARAMETERS][2] = {
         { 300, 257 }, { 1, 17 }, { 0, 5 }, { 1, 32768 }
     };
     for (size_t i = 0; i < PARAMETERS; i++)
         m->tensors[i] = parameter_create(&randoms, shapes[i][0], shapes[i][1]);
-    model_link(m, options);
+    model_link(m, options, isa, threads);
 }
 
 static void model_init_copy(model *m, const model *from,
-                            const bt_optimizer_options *options)
+                            const bt_optimizer_options *options,
+                            const char *isa, int threads)
 {
     for (size_t i = 0; i < PARAMETERS; i++)
         m->tensors[i] = parameter_copy(&from->tensors[i]);
-    model_link(m, options);
+    model_link(m, options, isa, threads);
 }
 
 static void model_release(model *m)
@@ -115,22 +142,22 @@ static void model_release(model *m)
     for (size_t i = 0; i < PARAMETERS; i++)
         parameter_free(&m->tensors[i]);
     bt_optimizer_free(m->optimizer);
+    test_stream_free(m->stream);
 }
 
 static void same_model(const model *want, const model *got)
 {
     for (size_t i = 0; i < PARAMETERS; i++) {
         size_t n = tensor_count(&want->tensors[i]);
-        assert_int_equal(
-            floats_differ(want->tensors[i].data, got->tensors[i].data, n), n);
-        assert_int_equal(
-            floats_differ(bt_optimizer_first_moment(want->optimizer, i),
-                          bt_optimizer_first_moment(got->optimizer, i), n),
-            n);
-        assert_int_equal(
-            floats_differ(bt_optimizer_second_moment(want->optimizer, i),
-                          bt_optimizer_second_moment(got->optimizer, i), n),
-            n);
+        assert_int_equal(floats_differ(tensor_data(&want->tensors[i]),
+                                       tensor_data(&got->tensors[i]), n),
+                         n);
+        assert_int_equal(floats_differ(first_moment(want->optimizer, i),
+                                       first_moment(got->optimizer, i), n),
+                         n);
+        assert_int_equal(floats_differ(second_moment(want->optimizer, i),
+                                       second_moment(got->optimizer, i), n),
+                         n);
     }
     assert_int_equal(bt_optimizer_steps(want->optimizer),
                      bt_optimizer_steps(got->optimizer));
@@ -141,7 +168,8 @@ static void model_gradients(model *m, uint64_t t)
 {
     test_random r = test_random_from(t);
     for (size_t i = 0; i < PARAMETERS; i++)
-        floats_fill(&r, m->tensors[i].grad, tensor_count(&m->tensors[i]));
+        floats_fill(&r, tensor_gradient(&m->tensors[i]),
+                    tensor_count(&m->tensors[i]));
 }
 
 /* ---- Against the formula ------------------------------------------------- */
@@ -151,8 +179,8 @@ static double exact_norm(const model *m)
     double sum = 0.0;
     for (size_t i = 0; i < PARAMETERS; i++)
         for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++)
-            sum +=
-                (double)m->tensors[i].grad[j] * (double)m->tensors[i].grad[j];
+            sum += (double)tensor_gradient(&m->tensors[i])[j] *
+                   (double)tensor_gradient(&m->tensors[i])[j];
     return sqrt(sum);
 }
 
@@ -162,10 +190,10 @@ static element *elements_before(const model *m, size_t parameter)
     element *e = calloc(tensor_count(t) + 1, sizeof(*e));
     assert_non_null(e);
     for (size_t j = 0; j < tensor_count(t); j++) {
-        e[j].p = (double)t->data[j];
-        e[j].m = (double)bt_optimizer_first_moment(m->optimizer, parameter)[j];
-        e[j].v = (double)bt_optimizer_second_moment(m->optimizer, parameter)[j];
-        e[j].g = (double)t->grad[j];
+        e[j].p = (double)tensor_data(t)[j];
+        e[j].m = (double)first_moment(m->optimizer, parameter)[j];
+        e[j].v = (double)second_moment(m->optimizer, parameter)[j];
+        e[j].g = (double)tensor_gradient(t)[j];
     }
     return e;
 }
@@ -182,15 +210,13 @@ static void check_step(model *m, const bt_optimizer_options *o, size_t t)
             exact_step(&e[i][j], o, rate, i % 2 == 0 ? o->weight_decay : 0.0, t,
                        scale);
     }
-    double got = bt_optimizer_step(m->optimizer, bt_kernels_get(NULL), 2, rate);
+    double got = optimizer_step(m->optimizer, rate);
     assert_true(fabs(got - norm) <= 1e-10 * norm); // a sum in double
     for (size_t i = 0; i < PARAMETERS; i++) {
         for (size_t j = 0; j < tensor_count(&m->tensors[i]); j++) {
-            within("p", j, e[i][j].new_p, m->tensors[i].data[j]);
-            within("m", j, e[i][j].new_m,
-                   bt_optimizer_first_moment(m->optimizer, i)[j]);
-            within("v", j, e[i][j].new_v,
-                   bt_optimizer_second_moment(m->optimizer, i)[j]);
+            within("p", j, e[i][j].new_p, tensor_data(&m->tensors[i])[j]);
+            within("m", j, e[i][j].new_m, first_moment(m->optimizer, i)[j]);
+            within("v", j, e[i][j].new_v, second_moment(m->optimizer, i)[j]);
         }
         free(e[i]);
     }
@@ -208,7 +234,7 @@ static void steps_stay_within_their_bounds(void **state)
     worst = 0.0;
     for (size_t i = 0; i < BT_LEN(options); i++) {
         model m;
-        model_init(&m, &options[i]);
+        model_init(&m, &options[i], NULL, 2);
         for (size_t t = 1; t <= 4; t++) {
             model_gradients(&m, t);
             check_step(&m, &options[i], t);
@@ -226,18 +252,17 @@ static void steps_stay_within_their_bounds(void **state)
  * list of norms are fewer than 32 roundings. */
 static void check_torch_step(bt_tensor *t, bt_optimizer *optimizer, size_t step)
 {
-    float *m = bt_optimizer_first_moment(optimizer, 0);
-    float *v = bt_optimizer_second_moment(optimizer, 0);
-    memcpy(t->data, adamw_p[step], sizeof(adamw_p[0]));
-    memcpy(t->grad, adamw_gradient[step], sizeof(adamw_p[0]));
+    float *m = first_moment(optimizer, 0);
+    float *v = second_moment(optimizer, 0);
+    memcpy(tensor_data(t), adamw_p[step], sizeof(adamw_p[0]));
+    memcpy(tensor_gradient(t), adamw_gradient[step], sizeof(adamw_p[0]));
     memcpy(m, adamw_m[step], sizeof(adamw_p[0]));
     memcpy(v, adamw_v[step], sizeof(adamw_p[0]));
     bt_optimizer_set_steps(optimizer, step);
-    double norm =
-        bt_optimizer_step(optimizer, bt_kernels_get(NULL), 1, adamw_rate);
+    double norm = optimizer_step(optimizer, adamw_rate);
     assert_true(fabs(norm - adamw_norm[step]) <= 32 * 0x1p-24 * norm);
     step++;
-    assert_int_equal(floats_differ(adamw_p[step], t->data, ADAMW_COUNT),
+    assert_int_equal(floats_differ(adamw_p[step], tensor_data(t), ADAMW_COUNT),
                      ADAMW_COUNT);
     assert_int_equal(floats_differ(adamw_m[step], m, ADAMW_COUNT), ADAMW_COUNT);
     assert_int_equal(floats_differ(adamw_v[step], v, ADAMW_COUNT), ADAMW_COUNT);
@@ -249,24 +274,25 @@ static void steps_equal_pytorch(void **state)
     bt_optimizer_options options = { adamw_beta1, adamw_beta2, adamw_epsilon,
                                      adamw_decay, adamw_clip };
     bt_tensor t = parameter_create(&randoms, 1, ADAMW_COUNT);
-    bt_parameter list = { &t, true };
+    bt_parameter list = { .tensor = &t, .decay = true };
+    bt_stream *stream = test_stream(NULL, 1);
     bt_optimizer *optimizer;
-    assert_int_equal(bt_optimizer_create(&optimizer, &list, 1, &options, NULL),
-                     0);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, &list, 1, &options, NULL), 0);
     for (size_t step = 0; step < ADAMW_STEPS; step++)
         check_torch_step(&t, optimizer, step);
     bt_optimizer_free(optimizer);
+    test_stream_free(stream);
     parameter_free(&t);
 }
 
 /* ---- The same bits ------------------------------------------------------- */
 
-static void train(model *m, const char *isa, int threads, size_t from,
-                  size_t to)
+static void train(model *m, size_t from, size_t to)
 {
     for (size_t t = from; t < to; t++) {
         model_gradients(m, t);
-        bt_optimizer_step(m->optimizer, bt_kernels_get(isa), threads, 0.01);
+        optimizer_step(m->optimizer, 0.01);
     }
 }
 
@@ -278,14 +304,14 @@ static void threads_and_instruction_sets_change_no_bit(void **state)
     bt_optimizer_options clipped = defaults;
     clipped.max_grad_norm = 1.0;
     model want, start;
-    model_init(&start, &clipped);
-    model_init_copy(&want, &start, &clipped);
-    train(&want, "c", 1, 0, 3);
+    model_init(&start, &clipped, "c", 1);
+    model_init_copy(&want, &start, &clipped, "c", 1);
+    train(&want, 0, 3);
     for (size_t i = 0; i < count; i++)
         for (int threads = 1; threads <= 4; threads *= 2) {
             model got;
-            model_init_copy(&got, &start, &clipped);
-            train(&got, names[i], threads, 0, 3);
+            model_init_copy(&got, &start, &clipped, names[i], threads);
+            train(&got, 0, 3);
             same_model(&want, &got);
             model_release(&got);
         }
@@ -297,21 +323,21 @@ static void a_resumed_run_gives_the_same_bits(void **state)
 {
     (void)state;
     model whole, first, second;
-    model_init(&whole, &defaults);
-    model_init_copy(&first, &whole, &defaults);
-    train(&whole, NULL, 2, 0, 5);
-    train(&first, NULL, 2, 0, 2);
-    model_init_copy(&second, &first, &defaults);
+    model_init(&whole, &defaults, NULL, 2);
+    model_init_copy(&first, &whole, &defaults, NULL, 2);
+    train(&whole, 0, 5);
+    train(&first, 0, 2);
+    model_init_copy(&second, &first, &defaults, NULL, 2);
     bt_optimizer_set_steps(second.optimizer,
                            bt_optimizer_steps(first.optimizer));
     for (size_t i = 0; i < PARAMETERS; i++) {
         size_t bytes = tensor_count(&first.tensors[i]) * sizeof(float);
-        memcpy(bt_optimizer_first_moment(second.optimizer, i),
-               bt_optimizer_first_moment(first.optimizer, i), bytes);
-        memcpy(bt_optimizer_second_moment(second.optimizer, i),
-               bt_optimizer_second_moment(first.optimizer, i), bytes);
+        memcpy(first_moment(second.optimizer, i),
+               first_moment(first.optimizer, i), bytes);
+        memcpy(second_moment(second.optimizer, i),
+               second_moment(first.optimizer, i), bytes);
     }
-    train(&second, NULL, 2, 2, 5);
+    train(&second, 2, 5);
     same_model(&whole, &second);
     model_release(&whole);
     model_release(&first);
@@ -325,13 +351,12 @@ static void a_gradient_that_is_not_finite_changes_nothing(void **state)
     (void)state;
     static const float odd[] = { NAN, INFINITY, -INFINITY };
     model m, start;
-    model_init(&start, &defaults);
-    model_init_copy(&m, &start, &defaults);
+    model_init(&start, &defaults, NULL, 2);
+    model_init_copy(&m, &start, &defaults, NULL, 2);
     for (size_t i = 0; i < BT_LEN(odd); i++) {
         model_gradients(&m, 1);
-        m.tensors[0].grad[40000] = odd[i];
-        double norm =
-            bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 2, 0.01);
+        tensor_gradient(&m.tensors[0])[40000] = odd[i];
+        double norm = optimizer_step(m.optimizer, 0.01);
         assert_true(!isfinite(norm));
         same_model(&start, &m);
     }
@@ -343,18 +368,19 @@ static void zero_clears_every_gradient(void **state)
 {
     (void)state;
     model m, before;
-    model_init(&m, &defaults);
-    bt_optimizer_zero(m.optimizer, 2);
+    model_init(&m, &defaults, NULL, 2);
+    assert_int_equal(bt_optimizer_zero(m.optimizer, NULL), 0);
     for (size_t i = 0; i < PARAMETERS; i++)
         for (size_t j = 0; j < tensor_count(&m.tensors[i]); j++)
-            assert_int_equal(float_bits(m.tensors[i].grad[j]), 0);
+            assert_int_equal(float_bits(tensor_gradient(&m.tensors[i])[j]), 0);
     // A step with them moves what decays, and divides nothing by 0.
-    model_init_copy(&before, &m, &defaults);
-    assert_true(bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 1, 0.5) ==
-                0.0);
-    assert_int_equal(
-        floats_differ(before.tensors[1].data, m.tensors[1].data, 17), 17);
-    assert_true(m.tensors[0].data[0] == before.tensors[0].data[0] * 0.995f);
+    model_init_copy(&before, &m, &defaults, NULL, 2);
+    assert_true(optimizer_step(m.optimizer, 0.5) == 0.0);
+    assert_int_equal(floats_differ(tensor_data(&before.tensors[1]),
+                                   tensor_data(&m.tensors[1]), 17),
+                     17);
+    assert_true(tensor_data(&m.tensors[0])[0] ==
+                tensor_data(&before.tensors[0])[0] * 0.995f);
     model_release(&m);
     model_release(&before);
 }
@@ -364,61 +390,79 @@ static void wrong_arguments_are_an_error(void **state)
     (void)state;
     bt_tensor t = parameter_create(&randoms, 1, 2);
     bt_tensor bare = input_create(&randoms, 1, 2);
-    bt_parameter list[] = { { &t, true }, { &bare, true } };
+    bt_parameter list[] = { { .tensor = &t, .decay = true },
+                            { .tensor = &bare, .decay = true } };
     bt_optimizer_options wrong = defaults;
+    bt_stream *stream = test_stream(NULL, 2);
     bt_optimizer *optimizer = NULL;
     bauta_error err;
-    assert_int_equal(bt_optimizer_create(&optimizer, list, 2, &defaults, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, list, 2, &defaults, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_null(optimizer);
     assert_string_equal(err.message, "optimizer: parameter 1 has no gradient");
     t.stride = 7;
-    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &defaults, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, list, 1, &defaults, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message,
                         "optimizer: parameter 0 is a view of a larger "
                         "tensor, with a row stride of 7");
     t.stride = 2;
     wrong.beta2 = 1.0;
-    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
-                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, list, 1, &wrong, &err),
+        BAUTA_ERR_ARGUMENT);
     assert_string_equal(err.message, "beta2 is 1, not from 0 to below 1");
     wrong = defaults;
     wrong.max_grad_norm = NAN;
-    assert_int_equal(bt_optimizer_create(&optimizer, list, 1, &wrong, &err),
-                     BAUTA_ERR_ARGUMENT);
-    assert_int_equal(bt_optimizer_create(&optimizer, NULL, 0, &defaults, &err),
-                     0);
-    assert_true(bt_optimizer_step(optimizer, bt_kernels_get(NULL), 2, 1) == 0);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, list, 1, &wrong, &err),
+        BAUTA_ERR_ARGUMENT);
+    assert_int_equal(
+        bt_optimizer_create(&optimizer, stream, NULL, 0, &defaults, &err), 0);
+    assert_true(optimizer_step(optimizer, 1) == 0);
     bt_optimizer_free(optimizer);
     bt_optimizer_free(NULL);
+    test_stream_free(stream);
     parameter_free(&t);
     input_free(&bare);
 }
 
-static void each_allocation_fails_once_and_a_step_makes_none(void **state)
+/* The first step also allocates the workspace of the stream. */
+static void
+each_allocation_fails_once_and_a_second_step_makes_none(void **state)
 {
     (void)state;
     model m;
-    model_init(&m, &defaults);
-    bt_optimizer_free(m.optimizer);
+    double norm;
     faults_begin();
+    model_init(&m, &defaults, NULL, 2);
+    bt_optimizer_free(m.optimizer);
+    size_t live = faults_live();
     bool failed = true;
     for (size_t k = 0; failed; k++) {
         faults_arm(k);
-        bauta_status status = bt_optimizer_create(&m.optimizer, m.list,
-                                                  PARAMETERS, &defaults, NULL);
+        bauta_status status = bt_optimizer_create(
+            &m.optimizer, m.stream, m.list, PARAMETERS, &defaults, NULL);
         failed = faults_disarm();
         assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
         if (failed) {
             assert_null(m.optimizer);
-            assert_int_equal(faults_live(), 0);
+            assert_int_equal(faults_live(), live);
         }
     }
     faults_arm(0);
-    bt_optimizer_step(m.optimizer, bt_kernels_get(NULL), 2, 0.01);
-    bt_optimizer_zero(m.optimizer, 2);
+    assert_int_equal(bt_optimizer_step(m.optimizer, 0.01, &norm, NULL),
+                     BAUTA_ERR_NOMEM);
+    assert_true(faults_disarm());
+    assert_int_equal(bt_optimizer_steps(m.optimizer), 0);
+    optimizer_step(m.optimizer, 0.01);
+    faults_arm(0);
+    optimizer_step(m.optimizer, 0.01);
+    assert_int_equal(bt_optimizer_zero(m.optimizer, NULL), 0);
     assert_false(faults_disarm());
+    assert_int_equal(bt_optimizer_steps(m.optimizer), 2);
     model_release(&m);
     assert_int_equal(faults_end(), 0);
 }
@@ -433,7 +477,8 @@ int main(void)
         cmocka_unit_test(a_gradient_that_is_not_finite_changes_nothing),
         cmocka_unit_test(zero_clears_every_gradient),
         cmocka_unit_test(wrong_arguments_are_an_error),
-        cmocka_unit_test(each_allocation_fails_once_and_a_step_makes_none),
+        cmocka_unit_test(
+            each_allocation_fails_once_and_a_second_step_makes_none),
     };
     randoms = test_random_from(test_seed());
     return cmocka_run_group_tests_name("optimizer", tests, NULL, NULL);

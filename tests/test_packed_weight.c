@@ -7,6 +7,7 @@
 #include "base/size.h"
 #include "guard_page.h"
 #include "tensor/dtype.h"
+#include "test_pools.h"
 
 static test_random randoms;
 
@@ -24,7 +25,7 @@ static float weight(const matrix *m, size_t output, size_t input)
                      : m->w[output * m->stride + input];
 }
 
-static matrix matrix_create(bt_packed_type type, size_t outputs, size_t inputs,
+static matrix matrix_create(bauta_dtype type, size_t outputs, size_t inputs,
                             bool turned)
 {
     matrix m = { .outputs = outputs, .inputs = inputs, .turned = turned };
@@ -40,8 +41,7 @@ static matrix matrix_create(bt_packed_type type, size_t outputs, size_t inputs,
         .outputs = outputs,
         .inputs = inputs,
         .panels = bt_alloc(bt_packed_weight_bytes(type, outputs, inputs)),
-        .scales =
-            type == BT_PACKED_INT8 ? bt_alloc(lanes * sizeof(float)) : NULL,
+        .scales = type == BAUTA_INT8 ? bt_alloc(lanes * sizeof(float)) : NULL,
     };
     assert_non_null(m.compact.panels);
     for (size_t p = 0; p < bt_packed_weight_panels(outputs); p++)
@@ -61,8 +61,8 @@ static float bf16_of(float x)
 {
     unsigned char half[2];
     float back;
-    assert_true(bt_convert_from_f32(half, BT_BF16, &x, 1));
-    assert_true(bt_convert_f32(&back, half, BT_BF16, 1));
+    assert_true(bt_convert_from_f32(half, BAUTA_BFLOAT16, &x, 1));
+    assert_true(bt_convert_f32(&back, half, BAUTA_BFLOAT16, 1));
     return back;
 }
 
@@ -72,7 +72,7 @@ static void bfloat16_is_the_nearest_number(void **state)
 {
     (void)state;
     for (int i = 0; i < 40; i++) {
-        matrix m = matrix_create(BT_PACKED_BF16, 1 + test_below(&randoms, 150),
+        matrix m = matrix_create(BAUTA_BFLOAT16, 1 + test_below(&randoms, 150),
                                  1 + test_below(&randoms, 40), i % 2);
         for (size_t j = 0; j < m.outputs; j++)
             for (size_t p = 0; p < m.inputs; p++)
@@ -91,7 +91,7 @@ static void bfloat16_rounds_every_kind_of_number(void **state)
                                    -0x1.01p0f, 0x1.fep-127f };
     size_t count = BT_LEN(kinds);
     uint16_t panel[BT_LEN(kinds) * BT_PANEL_COLUMNS];
-    bt_packed_weight c = { BT_PACKED_BF16, 1, count, panel, NULL };
+    bt_packed_weight c = { BAUTA_BFLOAT16, 1, count, panel, NULL };
     assert_true(bt_packed_weight_pack(&c, 0, kinds, count, false));
     for (size_t i = 0; i < count; i++) {
         float got = bt_packed_weight_at(&c, 0, i), want = bf16_of(kinds[i]);
@@ -108,7 +108,7 @@ static void int8_is_the_nearest_multiple_of_its_scale(void **state)
 {
     (void)state;
     for (int i = 0; i < 40; i++) {
-        matrix m = matrix_create(BT_PACKED_INT8, 1 + test_below(&randoms, 150),
+        matrix m = matrix_create(BAUTA_INT8, 1 + test_below(&randoms, 150),
                                  1 + test_below(&randoms, 40), i % 2);
         for (size_t j = 0; j < m.outputs; j++) {
             float max = 0, scale = m.compact.scales[j], most = 0;
@@ -135,7 +135,7 @@ static void int8_accepts_zeros_and_denormals(void **state)
                                       { 0x1p-140f, 0x1.8p-142f } };
     int8_t panel[2 * BT_PANEL_COLUMNS];
     float scales[BT_PANEL_COLUMNS], row[2];
-    bt_packed_weight c = { BT_PACKED_INT8, 3, 2, panel, scales };
+    bt_packed_weight c = { BAUTA_INT8, 3, 2, panel, scales };
     assert_true(bt_packed_weight_pack(&c, 0, rows[0], 2, false));
     for (size_t j = 0; j < 3; j++) {
         bt_packed_weight_row(row, &c, j, 1.0f);
@@ -150,7 +150,7 @@ static void int8_refuses_non_finite_numbers(void **state)
     static const float odd[] = { NAN, -NAN, INFINITY, -INFINITY };
     int8_t panel[3 * BT_PANEL_COLUMNS];
     float scales[BT_PANEL_COLUMNS];
-    bt_packed_weight c = { BT_PACKED_INT8, 2, 3, panel, scales };
+    bt_packed_weight c = { BAUTA_INT8, 2, 3, panel, scales };
     for (size_t i = 0; i < BT_LEN(odd); i++)
         for (size_t at = 0; at < 6; at++) {
             float w[6] = { 1, 2, 3, 4, 5, 6 };
@@ -165,7 +165,7 @@ static void a_row_is_its_elements_times_the_scales(void **state)
     (void)state;
     for (int type = 0; type < 3; type++) {
         float row[37];
-        matrix m = matrix_create((bt_packed_type)type, 70, 37, false);
+        matrix m = matrix_create((bauta_dtype)type, 70, 37, false);
         bt_packed_weight_row(row, &m.compact, 69, 3.0f);
         for (size_t p = 0; p < 37; p++) {
             float want = bt_packed_weight_at(&m.compact, 69, p);
@@ -188,9 +188,9 @@ static void poison_padding(const matrix *m)
         size_t at = j / BT_PANEL_COLUMNS * c->inputs * BT_PANEL_COLUMNS +
                     j % BT_PANEL_COLUMNS;
         for (size_t p = 0; p < c->inputs; p++, at += BT_PANEL_COLUMNS)
-            if (c->type == BT_PACKED_F32)
+            if (c->type == BAUTA_FLOAT32)
                 ((float *)c->panels)[at] = NAN;
-            else if (c->type == BT_PACKED_BF16)
+            else if (c->type == BAUTA_BFLOAT16)
                 ((uint16_t *)c->panels)[at] = 0x7fc0;
             else
                 ((int8_t *)c->panels)[at] = 127;
@@ -231,24 +231,22 @@ static void compare(const bt_gemm *g, const float *want, const guarded *c,
 
 static void check_everywhere(bt_gemm *g, const float *want, guarded *c)
 {
-    static const int threads[] = { 1, 2, 4 };
     const char *names[8];
     size_t count = bt_kernels_names(names, BT_LEN(names));
-    bt_arena workspace = { NULL, 0, 0 };
+    bt_cpu cpu = { .kernels = NULL };
     for (size_t i = 0; i < count; i++)
-        for (size_t t = 0; t < BT_LEN(threads); t++) {
+        for (size_t t = 0; t < TEST_POOLS; t++) {
             for (size_t at = 0; at < c->count; at++)
                 c->data[at] = NAN;
-            assert_int_equal(bt_gemm_f32(bt_kernels_get(names[i]), threads[t],
-                                         g, &workspace, NULL),
-                             BAUTA_OK);
-            compare(g, want, c, names[i], threads[t]);
+            cpu.kernels = bt_kernels_get(names[i]);
+            cpu.pool = test_pools[t];
+            assert_int_equal(bt_gemm_f32(&cpu, g, NULL), BAUTA_OK);
+            compare(g, want, c, names[i], bt_cpu_threads(&cpu));
         }
-    bt_arena_release(&workspace);
+    bt_arena_release(&cpu.workspace);
 }
 
-static void check(bt_packed_type type, size_t rows, size_t outputs,
-                  size_t inputs)
+static void check(bauta_dtype type, size_t rows, size_t outputs, size_t inputs)
 {
     uint32_t bits = test_u32(&randoms);
     matrix m = matrix_create(type, outputs, inputs, bits & 1);
@@ -282,7 +280,7 @@ static void products_equal_the_reference(void **state)
 {
     (void)state;
     for (int i = 0; i < 200; i++)
-        check((bt_packed_type)(i % 3), 1 + test_below(&randoms, 30),
+        check((bauta_dtype)(i % 3), 1 + test_below(&randoms, 30),
               1 + test_below(&randoms, 200), 1 + test_below(&randoms, 90));
 }
 
@@ -294,7 +292,7 @@ static void panel_boundaries_equal_the_reference(void **state)
     static const size_t rows[] = { 1, 2, 3, 4, 5, 6, 7, 12, 13, 16, 17 };
     for (size_t i = 0; i < BT_LEN(outputs); i++)
         for (size_t r = 0; r < BT_LEN(rows); r++)
-            check((bt_packed_type)test_below(&randoms, 3), rows[r], outputs[i],
+            check((bauta_dtype)test_below(&randoms, 3), rows[r], outputs[i],
                   1 + test_below(&randoms, 20));
 }
 
@@ -307,15 +305,15 @@ static void large_products_equal_the_reference(void **state)
                                        { 40, 333, 600 }, { 1, 4100, 40 } };
     for (size_t i = 0; i < BT_LEN(sizes); i++)
         for (int type = 0; type < 3; type++)
-            check((bt_packed_type)type, sizes[i][0], sizes[i][1], sizes[i][2]);
+            check((bauta_dtype)type, sizes[i][0], sizes[i][1], sizes[i][2]);
 }
 
 static void bfloat16_equals_float32_of_rounded_weights(void **state)
 {
     (void)state;
-    matrix m = matrix_create(BT_PACKED_BF16, 130, 77, false);
+    matrix m = matrix_create(BAUTA_BFLOAT16, 130, 77, false);
     float x[5 * 77], got[5 * 130], want[5 * 130];
-    bt_arena workspace = { NULL, 0, 0 };
+    bt_cpu cpu = { .kernels = bt_kernels_get(NULL), .pool = test_pools[1] };
     for (size_t i = 0; i < BT_LEN(x); i++)
         x[i] = test_float(&randoms);
     for (size_t i = 0; i < m.outputs * m.stride; i++)
@@ -324,17 +322,15 @@ static void bfloat16_equals_float32_of_rounded_weights(void **state)
         .m = 5, .n = 130, .k = 77, .a = x, .lda = 77, .c = got, .ldc = 130
     };
     g.packed = &m.compact;
-    assert_int_equal(bt_gemm_f32(bt_kernels_get(NULL), 2, &g, &workspace, NULL),
-                     0);
+    assert_int_equal(bt_gemm_f32(&cpu, &g, NULL), 0);
     g.packed = NULL;
     g.b = m.w;
     g.ldb = m.stride;
     g.trans_b = true;
     g.c = want;
-    assert_int_equal(bt_gemm_f32(bt_kernels_get(NULL), 2, &g, &workspace, NULL),
-                     0);
+    assert_int_equal(bt_gemm_f32(&cpu, &g, NULL), 0);
     assert_memory_equal(got, want, sizeof(want));
-    bt_arena_release(&workspace);
+    bt_arena_release(&cpu.workspace);
     matrix_free(&m);
 }
 
@@ -344,16 +340,15 @@ static void grouped_products_equal_each_alone(void **state)
 {
     (void)state;
     static const size_t outputs[] = { 300, 70, 1 };
-    static const int threads[] = { 1, 2, 4 };
     static float x[20 * 77], got[20 * 371], want[20 * 371];
-    bt_arena workspace = { NULL, 0, 0 };
+    bt_cpu cpu = { .kernels = bt_kernels_get(NULL) };
     floats_fill(&randoms, x, BT_LEN(x));
     for (size_t rows = 1; rows <= 20; rows += 19) {
         matrix m[3];
         bt_gemm g[3];
         float *to = got;
         for (size_t i = 0; i < 3; i++) {
-            m[i] = matrix_create((bt_packed_type)i, outputs[i], 77, false);
+            m[i] = matrix_create((bauta_dtype)i, outputs[i], 77, false);
             g[i] = (bt_gemm){ .m = rows,
                               .n = outputs[i],
                               .k = 77,
@@ -365,18 +360,16 @@ static void grouped_products_equal_each_alone(void **state)
             reference(&g[i], &m[i], want + (to - got));
             to += rows * outputs[i];
         }
-        for (size_t t = 0; t < BT_LEN(threads); t++) {
+        for (size_t t = 0; t < TEST_POOLS; t++) {
             memset(got, 0xff, sizeof(got));
-            assert_int_equal(bt_gemm_grouped_f32(bt_kernels_get(NULL),
-                                                 threads[t], g, 3, &workspace,
-                                                 NULL),
-                             BAUTA_OK);
+            cpu.pool = test_pools[t];
+            assert_int_equal(bt_gemm_grouped_f32(&cpu, g, 3, NULL), BAUTA_OK);
             assert_memory_equal(got, want, rows * 371 * sizeof(float));
         }
         for (size_t i = 0; i < 3; i++)
             matrix_free(&m[i]);
     }
-    bt_arena_release(&workspace);
+    bt_arena_release(&cpu.workspace);
 }
 
 int main(void)
@@ -395,5 +388,6 @@ int main(void)
         cmocka_unit_test(grouped_products_equal_each_alone),
     };
     randoms = test_random_from(test_seed());
-    return cmocka_run_group_tests_name("packed_weight", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("packed_weight", tests,
+                                       test_pools_create, test_pools_free);
 }

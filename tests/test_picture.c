@@ -276,6 +276,42 @@ static void malformed_pictures_are_errors(void **state)
     temp_folder_free(&s);
 }
 
+/* Pages of a PDF; 0 if they are in a compressed stream, as of cairo 1.18. */
+static size_t pdf_pages(const char *path)
+{
+    size_t size, pages = 0;
+    char *text = page_text(path, &size);
+    for (size_t i = 0; i + 12 < size; i++)
+        pages +=
+            memcmp(text + i, "/Type /Page", 11) == 0 && text[i + 11] != 's';
+    free(text);
+    return pages;
+}
+
+static void a_pdf_has_a_page_for_each_layer(void **state)
+{
+    (void)state;
+    temp_folder s = temp_folder_create();
+    bauta_mask *mask = mask_of("causal", 8, 8);
+    bauta_picture p[6];
+    for (size_t i = 0; i < BT_LEN(p); i++) {
+        p[i] = picture_of(mask, NULL);
+        p[i].attention =
+            i < 4 ? BAUTA_ATTENTION_ENCODER : BAUTA_ATTENTION_DECODER;
+        p[i].layer = i < 4 ? i / 2 : 1;
+        p[i].head = i % 2;
+    }
+    if (can_draw(&s, p)) {
+        save(temp_folder_path(&s, "six.pdf"), p, 6);
+        size_t pages = pdf_pages(s.path);
+        assert_true(pages == 3 || pages == 0);
+        save(temp_folder_path(&s, "two.pdf"), p, 2);
+        assert_true(pdf_pages(s.path) == 1 || pages == 0);
+    }
+    bauta_mask_free(mask);
+    temp_folder_free(&s);
+}
+
 static void a_sheet_that_is_too_long_is_refused(void **state)
 {
     (void)state;
@@ -351,6 +387,7 @@ int main(void)
         cmocka_unit_test(a_dot_is_the_largest_weight_that_it_covers),
         cmocka_unit_test(blanks_in_labels_are_visible),
         cmocka_unit_test(malformed_pictures_are_errors),
+        cmocka_unit_test(a_pdf_has_a_page_for_each_layer),
         cmocka_unit_test(a_sheet_that_is_too_long_is_refused),
         cmocka_unit_test(each_failing_allocation_leaves_the_old_file),
     };

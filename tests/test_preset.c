@@ -72,7 +72,7 @@ static void presets_are_listed_with_descriptions(void **state)
         assert_non_null(summary);
         count++;
     }
-    assert_int_equal(count, 7);
+    assert_int_equal(count, 8);
     assert_string_equal(bauta_preset_name(0, NULL), "gpt2-tiny");
     assert_null(bauta_preset_name(count, NULL));
 }
@@ -92,6 +92,7 @@ static void every_preset_makes_a_model(void **state)
         { "transformer-tiny", NULL, 0 },
         { "transformer-base", "{\"encoder_layers\": 1}", 0 },
         { "bert-tiny", NULL, 0 },
+        { "series-tiny", NULL, 0 },
     };
     bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     (void)state;
@@ -151,7 +152,7 @@ static void every_preset_trains_in_minutes(void **state)
         { "gpt2-tiny", 0.8e6, 256 },        { "gpt2-char", 10.8e6, 256 },
         { "gpt2-small", 124.4e6, 1024 },    { "llama-tiny", 0.26e6, 512 },
         { "transformer-tiny", 2.4e6, 256 }, { "transformer-base", 48.3e6, 512 },
-        { "bert-tiny", 3.4e6, 128 },
+        { "bert-tiny", 3.4e6, 128 },        { "series-tiny", 0.12e6, 128 },
     };
     bauta_tokenizer *t = learned(BAUTA_TOKENIZER_UNIGRAM, 40);
     (void)state;

@@ -74,7 +74,7 @@ static void tensors_are_read_by_name(void **state)
     const bt_stored_tensor *x = bt_safetensors_find(file, "x");
     assert_non_null(x);
     assert_ptr_equal(bt_safetensors_at(file, 1), x);
-    assert_int_equal(x->dtype, BT_F32);
+    assert_int_equal(x->dtype, BAUTA_FLOAT32);
     assert_int_equal(x->rank, 1);
     assert_int_equal(x->shape[0], 3);
     assert_int_equal(x->bytes, 12);
@@ -147,7 +147,7 @@ static void reference_files_are_rewritten_byte_for_byte(void **state)
         file, "tab \t line \n bell \x07 escape \x1b delete \x7f"));
     bt_safetensors_free(file);
     file = parsed(types);
-    assert_int_equal(bt_safetensors_count(file), 2 * BT_DTYPES);
+    assert_int_equal(bt_safetensors_count(file), 2 * BT_DTYPE_COUNT);
     assert_string_equal(bt_safetensors_metadata(file, "format"), "pt");
     bt_safetensors_free(file);
     free(types.at);
@@ -174,11 +174,11 @@ static void random_tensors_round_trip(void **state)
             snprintf(names[i], sizeof(names[i]), "%c.%zu.\"%c",
                      (char)('a' + test_below(r, 26)), i,
                      (char)(1 + test_below(r, 126)));
-            *t =
-                (bt_stored_tensor){ .name = names[i],
-                                    .dtype = (bt_dtype)test_below(r, BT_DTYPES),
-                                    .rank = (unsigned)test_below(r, 5),
-                                    .data = data + test_below(r, 1000) };
+            *t = (bt_stored_tensor){ .name = names[i],
+                                     .dtype = (bauta_dtype)test_below(
+                                         r, BT_DTYPE_COUNT),
+                                     .rank = (unsigned)test_below(r, 5),
+                                     .data = data + test_below(r, 1000) };
             for (unsigned d = 0; d < t->rank; d++)
                 t->shape[d] = test_below(r, 4);
             t->bytes = bt_stored_tensor_bytes(t->dtype, t->rank, t->shape);
@@ -568,7 +568,7 @@ static void unreadable_tensors_are_not_written(void **state)
     const char *path = temp_folder_path(&s, "x.safetensors");
     bauta_error err;
     const char data[8] = { 0 };
-    const bt_stored_tensor fine = { "a", BT_U8, 1, { 8 }, data, 8 };
+    const bt_stored_tensor fine = { "a", BAUTA_UINT8, 1, { 8 }, data, 8 };
     const bt_metadata twice[] = { { "k", "1" }, { "k", "2" } };
     bt_stored_tensor t[2] = { fine, fine };
 #define REFUSED(count, metadata, text)                                       \
@@ -596,7 +596,7 @@ static void unreadable_tensors_are_not_written(void **state)
     REFUSED(1, NULL, "too big");
     t[0].rank = BT_RANK_MAX + 1;
     REFUSED(1, NULL, "rank 9");
-    t[0].dtype = BT_DTYPES;
+    t[0].dtype = (bauta_dtype)BT_DTYPE_COUNT;
     REFUSED(1, NULL, "dtype 15");
     t[0].data = NULL;
     REFUSED(1, NULL, "no data");

@@ -5,8 +5,8 @@
  * Where a sum decides (top_p, a draw) or an exponential (min_p), the reference
  * and the sampler may differ by rounding; a case that is nearer than CLOSE to
  * the border is skipped, and skipped cases are counted. */
+#include "backend/cpu/sampler.h"
 #include "base/error.h"
-#include "decode/sampler.h"
 #include "testing.h"
 
 #include <math.h>
@@ -82,8 +82,11 @@ static void slow_rules(slow *s, const bauta_generate_options *o,
     size_t n = o->no_repeat_ngram_size;
     for (size_t j = 0; j < s->vocab; j++) {
         bool seen = false, repeats = false, banned = false, end = false;
-        for (size_t i = 0; i < h->count; i++)
+        double count = 0;
+        for (size_t i = 0; i < h->count; i++) {
             seen |= h->ids[i] == j;
+            count += i >= h->prompt && h->ids[i] == j;
+        }
         for (size_t i = 0; n && i + n <= h->count; i++) {
             bool same = h->ids[i + n - 1] == j;
             for (size_t d = 0; d + 1 < n; d++)
@@ -102,6 +105,13 @@ static void slow_rules(slow *s, const bauta_generate_options *o,
             s->x[j] = (float)s->x[j] < 0
                           ? (double)((float)s->x[j] * o->repetition_penalty)
                           : (double)((float)s->x[j] / o->repetition_penalty);
+        for (size_t i = 0; i < o->logit_bias_count; i++)
+            if (o->logit_bias[i].token == j)
+                s->x[j] = (double)((float)s->x[j] + o->logit_bias[i].bias);
+        if (count > 0)
+            s->x[j] = (double)((float)s->x[j] -
+                               (float)((double)o->frequency_penalty * count +
+                                       (double)o->presence_penalty));
         if (repeats || banned || end)
             s->x[j] = -INFINITY;
         if (o->forced_bos_token_id != BAUTA_NO_TOKEN && h->count == 1)
@@ -172,6 +182,7 @@ typedef struct sample_case {
     uint32_t ids[HISTORY];
     uint32_t tokens[WORDS][3];
     bauta_token_seq words[WORDS];
+    bauta_token_bias biases[VOCAB_MAX];
     bauta_generate_options o;
     bt_token_history h;
 } sample_case;
@@ -200,6 +211,15 @@ static void rules_draw(test_random *r, sample_case *c)
     bauta_generate_options *o = &c->o;
     if (test_below(r, 3) == 0)
         o->repetition_penalty = 0.5f + (float)test_below(r, 4) * 0.5f;
+    if (test_below(r, 3) == 0)
+        o->presence_penalty = test_float(r);
+    if (test_below(r, 3) == 0)
+        o->frequency_penalty = test_float(r);
+    o->logit_bias = c->biases;
+    for (uint32_t j = 0; j < c->vocab && test_below(r, 20); j++)
+        if (test_below(r, 3) == 0)
+            c->biases[o->logit_bias_count++] =
+                (bauta_token_bias){ j, test_float(r) * 5 };
     o->no_repeat_ngram_size = test_below(r, 2) ? 0 : 1 + test_below(r, 3);
     for (size_t n = test_below(r, 4); n > 0; n--)
         o->suppress_tokens[o->suppress_token_count++] = some_id(r, c);

@@ -203,7 +203,7 @@ static void cached_steps_are_the_parallel_pass(void **state)
             world_release(&w);
             families++;
         }
-    assert_int_equal(families, 14);
+    assert_int_equal(families, 22);
 }
 
 /* ---- the logits of a generator ---------------------------------------------

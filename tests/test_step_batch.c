@@ -186,8 +186,8 @@ static void dropout_with_the_same_keys_drops_the_same(void **state)
     given.batch.target_keys = given.keys + 1; // other keys, other zeros
     must(bauta_trainer_step(own.l.trainer, NULL, &err), &err);
     step(&given);
-    assert_memory_not_equal(own.l.model->store->memory,
-                            given.l.model->store->memory,
+    assert_memory_not_equal(store_weights(own.l.model->store),
+                            store_weights(given.l.model->store),
                             own.l.model->store->floats * sizeof(float));
     training_run_release(&own.l);
     training_run_release(&given.l);
@@ -253,7 +253,7 @@ static const float *gradients_of(known *k, const uint32_t *labels,
     must(bauta_model_loss(k->l.context, k->l.model, k->batch.source,
                           k->batch.target, labels, &o, &loss, NULL, &err),
          &err);
-    return k->l.model->store->grads;
+    return store_gradients(k->l.model->store);
 }
 
 static double norm_of(const float *x, size_t count)
@@ -540,14 +540,14 @@ static void a_step_without_labels_updates_nothing(void **state)
     known_init(&k, "gpt2", &o, false);
     float *before = malloc(k.l.model->store->floats * sizeof(float));
     assert_non_null(before);
-    memcpy(before, k.l.model->store->memory,
+    memcpy(before, store_weights(k.l.model->store),
            k.l.model->store->floats * sizeof(float));
     for (size_t i = 0; i < ROWS; i++)
         k.labels[i] = BAUTA_IGNORE;
     bauta_train_report report = step(&k);
     assert_true(!report.updated && report.counted == 0 && report.loss == 0.0);
     assert_int_equal(report.step, 1);
-    assert_memory_equal(before, k.l.model->store->memory,
+    assert_memory_equal(before, store_weights(k.l.model->store),
                         k.l.model->store->floats * sizeof(float));
     free(before);
     training_run_release(&k.l);

@@ -10,7 +10,8 @@
 
 static bool is_pairs(const char *family)
 {
-    return strcmp(family, "marian") == 0 || strcmp(family, "bart") == 0;
+    return strcmp(family, "marian") == 0 || strcmp(family, "bart") == 0 ||
+           strcmp(family, "t5") == 0;
 }
 
 static bool is_encoder(const char *family)
@@ -244,7 +245,8 @@ static void evaluation_respects_its_limit(void **state)
 static void gradients_near(const training_run *a, const training_run *b,
                            size_t additions)
 {
-    const float *x = a->model->store->grads, *y = b->model->store->grads;
+    const float *x = store_gradients(a->model->store),
+                *y = store_gradients(b->model->store);
     double squares = 0.0, worst = 0.0;
     for (size_t i = 0; i < floats_of(a); i++) {
         double d = fabs((double)x[i] - (double)y[i]);
@@ -340,7 +342,8 @@ static void a_sampling_rate_of_0_is_parallel(void **state)
     double x = gradients(&a, BAUTA_MODE_PARALLEL);
     double y = gradients(&b, BAUTA_MODE_SCHEDULED);
     assert_memory_equal(&x, &y, sizeof(x));
-    assert_memory_equal(a.model->store->grads, b.model->store->grads,
+    assert_memory_equal(store_gradients(a.model->store),
+                        store_gradients(b.model->store),
                         floats_of(&a) * sizeof(float));
     double z = gradients(&b, BAUTA_MODE_FREE);
     assert_true(z != x);
@@ -534,19 +537,19 @@ static void the_average_follows_the_weights(void **state)
     o.ema_decay = 0.75;
     training_run_init(&l, "gpt2", NULL, &o, 1, NULL);
     size_t floats = floats_of(&l);
-    float *want = copy_of(l.model->store->memory, floats);
+    float *want = copy_of(store_weights(l.model->store), floats);
     for (size_t step = 1; step <= 12; step++) {
         training_run_steps(&l, 1);
         double early = (double)(1 + step) / (double)(10 + step);
         double decay = early < 0.75 ? early : 0.75;
         for (size_t i = 0; i < floats; i++)
             want[i] = (float)decay * want[i] +
-                      (float)(1.0 - decay) * l.model->store->memory[i];
+                      (float)(1.0 - decay) * store_weights(l.model->store)[i];
     }
-    assert_memory_equal(want, l.trainer->ema, floats * sizeof(float));
+    assert_memory_equal(want, trainer_ema(l.trainer), floats * sizeof(float));
     // Evaluation measures the averaged weights.
     double averaged = evaluate(&l, 0, NULL);
-    memcpy(l.model->store->memory, want, floats * sizeof(float));
+    memcpy(store_weights(l.model->store), want, floats * sizeof(float));
     double same = evaluate(&l, 0, NULL);
     assert_memory_equal(&averaged, &same, sizeof(same));
     free(want);
@@ -736,7 +739,7 @@ static void a_batch_without_labels_is_skipped(void **state)
     double loss;
     o.mlm_probability = 0.0f;
     training_run_init(&l, "bert", NULL, &o, 1, NULL);
-    float *before = copy_of(l.model->store->memory, floats_of(&l));
+    float *before = copy_of(store_weights(l.model->store), floats_of(&l));
     must(bauta_trainer_step(l.trainer, &report, &err), &err);
     assert_false(report.updated);
     assert_true(report.loss == 0.0 && report.counted == 0);
@@ -744,7 +747,7 @@ static void a_batch_without_labels_is_skipped(void **state)
     must(bauta_trainer_evaluate(l.trainer, l.corpus, 0, &loss, NULL, &err),
          &err);
     assert_true(loss == 0.0);
-    assert_memory_equal(before, l.model->store->memory,
+    assert_memory_equal(before, store_weights(l.model->store),
                         floats_of(&l) * sizeof(float));
     free(before);
     training_run_release(&l);
@@ -759,14 +762,17 @@ static void a_failed_step_can_be_repeated(void **state)
     static const struct {
         const char *family;
         bauta_train_mode mode;
-    } cases[] = { { "gpt2", BAUTA_MODE_PARALLEL },
-                  { "bert", BAUTA_MODE_PARALLEL },
-                  { "gpt2", BAUTA_MODE_FREE },
-                  { "marian", BAUTA_MODE_SCHEDULED } };
+        size_t lanes;
+    } cases[] = { { "gpt2", BAUTA_MODE_PARALLEL, 1 },
+                  { "gpt2", BAUTA_MODE_PARALLEL, 4 },
+                  { "bert", BAUTA_MODE_PARALLEL, 1 },
+                  { "gpt2", BAUTA_MODE_FREE, 1 },
+                  { "marian", BAUTA_MODE_SCHEDULED, 1 } };
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         training_run want, got;
         bauta_train_options o = tiny_train_options();
         o.mode = cases[i].mode;
+        o.lanes = cases[i].lanes;
         o.scheduled_sampling = 0.5f;
         o.batch_tokens = 256;
         o.ema_decay = 0.9;
@@ -798,6 +804,7 @@ static void allocation_failure_creates_no_trainer(void **state)
     training_run l;
     bauta_train_options o = tiny_train_options();
     o.ema_decay = 0.9;
+    o.lanes = 8;
     faults_begin();
     training_run_init(&l, "bert", NULL, &o, 1, NULL);
     for (size_t k = 0;; k++) {

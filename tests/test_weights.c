@@ -26,8 +26,8 @@ static void file_make(temp_folder *s, const char *name, const char *letters)
         names[i][0] = letters[i];
         names[i][1] = '\0';
         list[i] =
-            (bt_stored_tensor){ names[i],   BT_F32,  1,
-                                { length }, numbers, length * sizeof(float) };
+            (bt_stored_tensor){ names[i], BAUTA_FLOAT32,         1, { length },
+                                numbers,  length * sizeof(float) };
     }
     if (bt_safetensors_write(temp_folder_path(s, name), list, count, NULL, 0,
                              &err))
@@ -206,7 +206,8 @@ static void many_shards_are_found(void **state)
         // Neither names nor letters come in their order.
         letter[0] = (char)('a' + i * 7 % SHARDS);
         snprintf(name, sizeof(name), "s%d", i * 11 % SHARDS);
-        bt_stored_tensor t = { letter, BT_F32, 0, { 0 }, numbers + i % 8, 4 };
+        bt_stored_tensor t = { letter, BAUTA_FLOAT32,   0,
+                               { 0 },  numbers + i % 8, 4 };
         assert_int_equal(bt_safetensors_write(temp_folder_path(&s, name), &t, 1,
                                               NULL, 0, &err),
                          BAUTA_OK);
@@ -266,17 +267,17 @@ static void folders_of_transformers_are_opened(void **state)
     static const struct {
         const char *file; /* one that the folder has */
         const char *tensor;
-        bt_dtype dtype;
+        bauta_dtype dtype;
         size_t rows, columns;
     } folders[] = {
         { "hf-tiny-random/llama-gqa-bf16/model.safetensors",
-          "model.embed_tokens.weight", BT_BF16, 96, 32 },
+          "model.embed_tokens.weight", BAUTA_BFLOAT16, 96, 32 },
         { "hf-tiny-random/llama-gqa-sharded/" INDEX,
-          "model.layers.1.mlp.down_proj.weight", BT_F32, 32, 88 },
+          "model.layers.1.mlp.down_proj.weight", BAUTA_FLOAT32, 32, 88 },
         { "stories260K-hf/model.safetensors", "model.embed_tokens.weight",
-          BT_F32, 512, 64 },
+          BAUTA_FLOAT32, 512, 64 },
         { "models/gpt2-shakespeare/model.safetensors", "transformer.wte.weight",
-          BT_BF16, 2048, 192 },
+          BAUTA_BFLOAT16, 2048, 192 },
     };
     size_t found = 0;
     for (size_t i = 0; i < BT_LEN(folders); i++) {

@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "mask/plan.h"
+#include "masks.h"
 #include "testing.h"
 
 #include <string.h>
@@ -24,11 +25,16 @@ static bauta_mask *random_mask(test_random *r, size_t n, size_t m)
     return mask;
 }
 
-static bauta_status list_of(bt_worklist *list, const bauta_plan *plan,
-                            size_t tile_rows, bauta_error *err)
+/* The list of rows [first, first + rows), in tiles of at most `most` rows. */
+static void list_of(bt_worklist *list, const bauta_mask *mask, size_t first,
+                    size_t rows, size_t most, size_t tile_rows)
 {
-    const size_t row = 0;
-    return bt_worklist_init(list, &plan, &row, 1, tile_rows, 2048, err);
+    bt_bands bands = { 0 };
+    assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
+    assert_int_equal(bt_worklist_begin(list, tile_rows, 2048, NULL), 0);
+    assert_int_equal(bt_worklist_add(list, &bands, most, 0, 0, NULL), 0);
+    assert_int_equal(bt_worklist_end(list, NULL), 0);
+    bt_bands_release(&bands);
 }
 
 static bauta_mask *causal_documents(test_random *r, size_t n)
@@ -42,6 +48,19 @@ static bauta_mask *causal_documents(test_random *r, size_t n)
     assert_int_equal(bauta_mask_documents(&a, 8, lengths, NULL, NULL), 0);
     assert_int_equal(bauta_mask_causal(&b, n, n, NULL), 0);
     assert_int_equal(bauta_mask_and(&mask, a, b, NULL), 0);
+    bauta_mask_free(a);
+    bauta_mask_free(b);
+    return mask;
+}
+
+/* One mask of about n / 3 rows, three times, and another one between. */
+static bauta_mask *equal_documents(test_random *r, size_t n)
+{
+    bauta_mask *a = test_mask_random(r, n / 3 + 1, n / 3 + 1, 2);
+    bauta_mask *b = test_mask_random(r, 1 + test_below(r, 9), 70, 1);
+    const bauta_mask *part[] = { a, a, b, a, a, b, b };
+    bauta_mask *mask = NULL;
+    assert_int_equal(bauta_mask_pack(&mask, 7, part, NULL), 0);
     bauta_mask_free(a);
     bauta_mask_free(b);
     return mask;
@@ -72,84 +91,152 @@ static void unfold(const bt_worklist *list, const bt_work_tile *tile,
     assert_int_equal(pairs, tile->pairs);
 }
 
+/* A run's halves say of which half of each pair which rows see something, and
+ * nothing else is visited. */
+static void check_halves(const bauta_mask *mask, size_t first,
+                         const bt_work_tile *tile, const bt_work_run *run)
+{
+    size_t rows = (size_t)tile->rows, keys = bauta_mask_keys(mask);
+    for (int32_t k = 0; k < run->count; k++) {
+        size_t key = (size_t)run->key + (size_t)k * BT_PAIR, seen = 0;
+        int32_t halves = 0;
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < BT_PAIR && key + j < keys; j++)
+                if (bauta_mask_visible(mask, first + (size_t)tile->row + i,
+                                       key + j)) {
+                    halves |= 1 << (i / 64 * 2 + j / 64);
+                    seen++;
+                }
+        if (seen == rows * BT_PAIR)
+            halves = -1;
+        assert_int_equal(run->halves, halves);
+        assert_int_equal(run->bits < 0, halves < 0);
+        assert_int_not_equal(halves, 0);
+    }
+}
+
+/* Tiles are those of the plan, whichever way the bits are shared. */
+static void check_tiles(const bauta_mask *mask, size_t first, size_t rows,
+                        size_t most, const bt_worklist *list)
+{
+    bauta_plan *plan = NULL;
+    assert_int_equal(bt_plan_create(&plan, mask, first, rows, most, NULL), 0);
+    assert_int_equal(plan->tile_count, list->tile_count);
+    for (size_t t = 0; t < list->tile_count; t++) {
+        const bt_work_tile *tile = &list->tiles[t];
+        size_t i = 0;
+        while (plan->tiles[i].row != (size_t)tile->row)
+            assert_true(++i < plan->tile_count);
+        assert_int_equal(plan->tiles[i].rows, tile->rows);
+        if (tile->pairs)
+            assert_int_equal(plan->blocks[plan->tiles[i].grid].key, tile->key);
+    }
+    bauta_plan_free(plan);
+}
+
 static void check_list(const bauta_mask *mask, size_t first, size_t rows,
-                       size_t tile_rows)
+                       size_t most, bt_worklist *list)
 {
     size_t keys = bauta_mask_keys(mask), total = 0, empty = 0;
-    bauta_plan *plan = NULL;
-    bt_worklist list;
-    assert_int_equal(bt_plan_create(&plan, mask, first, rows, tile_rows, NULL),
-                     0);
-    assert_int_equal(list_of(&list, plan, tile_rows, NULL), 0);
+    list_of(list, mask, first, rows, most, most <= 128 ? 128 : 192);
     unsigned char *seen = malloc(keys + 1);
-    for (size_t t = 0; t < list.tile_count; t++) {
-        const bt_work_tile *tile = &list.tiles[t];
+    for (size_t t = 0; t < list->tile_count; t++) {
+        const bt_work_tile *tile = &list->tiles[t];
+        int32_t pairs = 0;
         if (t > 0)
-            assert_true(list.tiles[t - 1].pairs >= tile->pairs);
+            assert_true(list->tiles[t - 1].pairs >= tile->pairs);
         empty += tile->pairs == 0;
         for (size_t i = 0; i < (size_t)tile->rows; i++, total++) {
             memset(seen, 0, keys + 1);
-            unfold(&list, tile, i, seen);
+            unfold(list, tile, i, seen);
             for (size_t j = 0; j < keys; j++)
                 assert_int_equal(
                     seen[j],
                     bauta_mask_visible(mask, first + (size_t)tile->row + i, j));
         }
+        for (int32_t r = tile->run; pairs < tile->pairs; r++) {
+            check_halves(mask, first, tile, &list->runs[r]);
+            pairs += list->runs[r].count;
+        }
     }
     assert_int_equal(total, rows);
-    assert_int_equal(empty, list.empty_count);
+    assert_int_equal(empty, list->empty_count);
+    check_tiles(mask, first, rows, most, list);
     free(seen);
-    bt_worklist_release(&list);
-    bauta_plan_free(plan);
 }
 
+/* One list after the other is made in the same memory. */
 static void list_equals_the_mask(void **state)
 {
     test_random r = test_random_from(test_seed());
+    bt_worklist list = { 0 };
     (void)state;
-    for (int i = 0; i < 12; i++) {
+    for (int i = 0; i < 40; i++) {
         size_t n = 1 + test_below(&r, 300), m = 1 + test_below(&r, 500);
-        bauta_mask *mask =
-            i % 2 ? random_mask(&r, n, m) : causal_documents(&r, n);
+        bauta_mask *mask = i % 4 == 0   ? random_mask(&r, n, m)
+                           : i % 4 == 1 ? causal_documents(&r, n)
+                           : i % 4 == 2 ? equal_documents(&r, n)
+                                        : test_mask_random(&r, n, m, 3);
+        n = bauta_mask_queries(mask);
         size_t first = test_below(&r, n);
-        check_list(mask, 0, n, 128);
-        check_list(mask, 0, n, 192);
+        check_list(mask, 0, n, 128, &list);
+        check_list(mask, 0, n, 192, &list);
         check_list(mask, first, 1 + test_below(&r, n - first),
-                   1 + test_below(&r, 192));
+                   1 + test_below(&r, 192), &list);
         bauta_mask_free(mask);
     }
+    bt_worklist_release(&list);
 }
 
-static void causal_list_has_one_partial_pair_a_tile(void **state)
+static void causal_tiles_share_the_bits_of_the_diagonal(void **state)
 {
     bauta_mask *mask = NULL;
-    bauta_plan *plan = NULL;
-    bt_worklist list;
+    bt_worklist list = { 0 };
     (void)state;
     assert_int_equal(bauta_mask_causal(&mask, 1024, 1024, NULL), 0);
-    assert_int_equal(bt_plan_create(&plan, mask, 0, 1024, 128, NULL), 0);
-    assert_int_equal(list_of(&list, plan, 128, NULL), 0);
+    list_of(&list, mask, 0, 1024, 128, 128);
     assert_int_equal(list.tile_count, 8);
-    assert_int_equal(list.bits_count, 8);
+    assert_int_equal(list.bits_count, 1);
     assert_int_equal(list.run_count, 15); // the first tile has no full run
     assert_int_equal(list.tiles[0].pairs, 8);
     bt_worklist_release(&list);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
 }
 
-static void larger_tiles_than_the_kernels_are_refused(void **state)
+static size_t diagonal_row(void *user, size_t row, bauta_span *spans,
+                           size_t capacity)
+{
+    (void)user;
+    if (capacity)
+        spans[0] = (bauta_span){ 0, row + 1 };
+    return 1;
+}
+
+/* Rows that come one by one from a callback are joined to bands. */
+static void rows_that_follow_a_rule_share_bits_too(void **state)
 {
     bauta_mask *mask = NULL;
-    bauta_plan *plan = NULL;
-    bt_worklist list;
+    bt_worklist list = { 0 };
+    (void)state;
+    assert_int_equal(
+        bauta_mask_rows(&mask, 1024, 1024, diagonal_row, NULL, NULL), 0);
+    list_of(&list, mask, 0, 1024, 128, 128);
+    assert_int_equal(list.bits_count, 1);
+    bt_worklist_release(&list);
+    bauta_mask_free(mask);
+}
+
+static void more_rows_than_the_mask_has_are_refused(void **state)
+{
+    bauta_mask *mask = NULL;
+    bt_bands bands = { 0 };
     bauta_error err = { 0 };
     (void)state;
     assert_int_equal(bauta_mask_all(&mask, 200, 10, NULL), 0);
-    assert_int_equal(bt_plan_create(&plan, mask, 0, 200, 150, NULL), 0);
-    assert_int_equal(list_of(&list, plan, 128, &err), BAUTA_ERR_ARGUMENT);
-    assert_non_null(strstr(err.message, "150"));
-    bauta_plan_free(plan);
+    assert_int_equal(bt_bands_read(&bands, mask, 100, 101, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "101"));
+    bt_bands_release(&bands);
     bauta_mask_free(mask);
 }
 
@@ -157,8 +244,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_equals_the_mask),
-        cmocka_unit_test(causal_list_has_one_partial_pair_a_tile),
-        cmocka_unit_test(larger_tiles_than_the_kernels_are_refused),
+        cmocka_unit_test(causal_tiles_share_the_bits_of_the_diagonal),
+        cmocka_unit_test(rows_that_follow_a_rule_share_bits_too),
+        cmocka_unit_test(more_rows_than_the_mask_has_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

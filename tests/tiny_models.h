@@ -58,6 +58,23 @@ static const tiny tinies[] = {
     { "marian", "{" TINY_BART "\"model_type\": \"marian\", "
                 "\"architectures\": [\"MarianMTModel\"]}" },
     { "bart", "{" TINY_BART "\"model_type\": \"bart\"}" },
+    { "t5", "{\"d_model\": 16, \"num_layers\": 2, \"num_decoder_layers\": 3, "
+            "\"num_heads\": 2, \"d_kv\": 6, \"d_ff\": 24, "
+            "\"vocab_size\": 40, \"n_positions\": 96, "
+            "\"relative_attention_num_buckets\": 8, "
+            "\"relative_attention_max_distance\": 10, "
+            "\"pad_token_id\": 39, \"decoder_start_token_id\": 39, "
+            "\"dtype\": \"float32\", \"model_type\": \"t5\"}" },
+    { "gemma2", "{" TINY_LLAMA "\"model_type\": \"gemma2\", \"head_dim\": 8, "
+                "\"sliding_window\": 4, \"query_pre_attn_scalar\": 6, "
+                "\"attn_logit_softcapping\": 5.0, "
+                "\"final_logit_softcapping\": 8.0}" },
+    { "gemma3_text", "{" TINY_LLAMA "\"model_type\": \"gemma3_text\", "
+                     "\"head_dim\": 8, \"sliding_window\": 4, "
+                     "\"sliding_window_pattern\": 2}" },
+    { "mpt", "{\"d_model\": 16, \"n_heads\": 4, \"n_layers\": 2, "
+             "\"vocab_size\": 40, \"max_seq_len\": 96, "
+             "\"dtype\": \"float32\", \"model_type\": \"mpt\"}" },
 };
 
 enum { TINY_TENSORS = 128 };
@@ -84,7 +101,7 @@ static inline void tiny_name(void *user, const char *name, bt_tensor *t,
     snprintf(w->names[w->count], sizeof(w->names[0]), "%s", name);
     w->tensors[w->count] = (bt_stored_tensor){
         .name = w->names[w->count],
-        .dtype = BT_F32,
+        .dtype = BAUTA_FLOAT32,
         .rank = (unsigned)rank,
         .shape = { rank == 1 ? t->columns : t->rows, t->columns },
         .data = data,

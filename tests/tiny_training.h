@@ -190,28 +190,63 @@ static inline double training_run_steps(training_run *l, size_t steps)
     return report.loss;
 }
 
+/* The floats of a buffer, NULL if it is empty. */
+static inline float *buffer_floats(const bt_buffer *buffer)
+{
+    return buffer->memory;
+}
+
+static inline float *store_weights(const bt_model_store *store)
+{
+    return buffer_floats(&store->weights);
+}
+
+static inline float *store_gradients(const bt_model_store *store)
+{
+    return buffer_floats(&store->grads);
+}
+
+/* The moments of a trained tensor. */
+static inline const float *first_moment(const bauta_trainer *trainer, size_t i)
+{
+    return buffer_floats(bt_optimizer_moments(trainer->optimizer)) +
+           bt_optimizer_first_moment(trainer->optimizer, i);
+}
+
+static inline const float *second_moment(const bauta_trainer *trainer, size_t i)
+{
+    return buffer_floats(bt_optimizer_moments(trainer->optimizer)) +
+           bt_optimizer_second_moment(trainer->optimizer, i);
+}
+
+/* The moving average of the weights, NULL if there is none. */
+static inline float *trainer_ema(const bauta_trainer *trainer)
+{
+    return buffer_floats(&trainer->ema);
+}
+
 /* Weights, moments and average to the bit. */
 static inline void training_run_same(const training_run *a,
                                      const training_run *b)
 {
     const bt_model_store *x = a->model->store, *y = b->model->store;
     assert_int_equal(x->floats, y->floats);
-    assert_memory_equal(x->memory, y->memory, x->floats * sizeof(float));
+    assert_memory_equal(store_weights(x), store_weights(y),
+                        x->floats * sizeof(float));
     assert_int_equal(a->trainer->trained_count, b->trainer->trained_count);
     for (size_t i = 0; i < a->trainer->trained_count; i++) {
         const bt_tensor *t = a->trainer->trained[i]->tensor;
         size_t bytes = t->rows * t->columns * sizeof(float);
-        assert_memory_equal(bt_optimizer_first_moment(a->trainer->optimizer, i),
-                            bt_optimizer_first_moment(b->trainer->optimizer, i),
-                            bytes);
-        assert_memory_equal(
-            bt_optimizer_second_moment(a->trainer->optimizer, i),
-            bt_optimizer_second_moment(b->trainer->optimizer, i), bytes);
+        assert_memory_equal(first_moment(a->trainer, i),
+                            first_moment(b->trainer, i), bytes);
+        assert_memory_equal(second_moment(a->trainer, i),
+                            second_moment(b->trainer, i), bytes);
     }
-    assert_int_equal(!a->trainer->ema, !b->trainer->ema);
-    if (a->trainer->ema)
-        assert_memory_equal(a->trainer->ema, b->trainer->ema,
-                            x->floats * sizeof(float));
+    const float *ema = trainer_ema(a->trainer),
+                *other = trainer_ema(b->trainer);
+    assert_int_equal(!ema, !other);
+    if (ema)
+        assert_memory_equal(ema, other, x->floats * sizeof(float));
 }
 
 #endif

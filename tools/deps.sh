@@ -27,6 +27,9 @@ have() {
 compiles() { # COMPILER HEADER
     echo "#include <$2>" | "$1" -E -
 }
+find_header() { # PATTERN of a header of the system
+    find /usr/include -path "*/$1" | grep -q .
+}
 clang_has() { # PATTERN of a file, from the folder of clang's own libraries
     find "$(clang -print-resource-dir)/../.." -path "$1" | grep -q .
 }
@@ -43,11 +46,11 @@ need libpcre2-dev pkg-config --exists libpcre2-8
 need libutf8proc-dev pkg-config --exists libutf8proc
 need libcairo2-dev pkg-config --exists cairo
 need zlib1g-dev pkg-config --exists zlib
+need libmicrohttpd-dev pkg-config --exists libmicrohttpd
 for extra in "$@"; do
     case $extra in
     clang | thread | fuzz | ci)
         need clang have clang
-        need libomp-dev clang_has '*/libarcher.so'
         ;;
     esac
     case $extra in
@@ -63,6 +66,10 @@ for extra in "$@"; do
         need g++ have c++
         need clang-format have clang-format
         need shellcheck have shellcheck
+        need libopenmpi-dev have mpicc
+        need openmpi-bin have mpirun
+        need python3-dev find_header python3*/Python.h
+        need python3-numpy /usr/bin/python3 -c 'import numpy'
         ;;
     esac
 done

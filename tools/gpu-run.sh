@@ -4,7 +4,7 @@
 # them: tools/gpu-run.sh [build] [check] [watch] [error] [bench] [peers], by
 # default check and bench. Needs nvcc, cmocka's header and a Hopper GPU; error
 # and peers need PyTorch, watch needs compute-sanitizer. With RUN=1 nothing is
-# built.
+# built, with KEEP=1 kernels that are compiled already are not compiled again.
 set -eu
 cd "$(dirname "$0")/.."
 build=${BUILD:-build}/gpu
@@ -14,6 +14,7 @@ cuda=${CUDA_HOME:-/usr/local/cuda}
 compile() {
     case $1 in
     *.cu)
+        [ "${KEEP:-0}" = 1 ] && [ -f "$2" ] && return
         # shellcheck disable=SC2086 # several flags, or none
         "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $KERNEL_FLAGS \
             -gencode arch=compute_90a,code=sm_90a -c "$1" -o "$2"
@@ -41,10 +42,12 @@ make() {
     shift 2
     mkdir -p "$to"
     {
-        for source in src/backend/cuda/*.cu src/base/*.c src/mask/*.c \
-            src/backend/cpu/*.c src/backend/cpu/kernels/*.c \
+        for source in src/backend/cuda/attention_*.cu src/base/*.c \
+            src/mask/*.c src/backend/cpu/*.c src/backend/cpu/kernels/*.c \
             src/backend/cpu/kernels/x86/*.c src/runtime/*.c \
-            src/backend/cuda/*.c; do
+            src/autograd/tape.c src/backend/cuda/decode.c \
+            src/backend/cuda/device.c src/backend/cuda/gpu.c \
+            src/backend/cuda/plan.c src/backend/cuda/rows.c; do
             echo "$source $to/part_$(echo "$source" | tr / _).o"
         done
         for program in "$@"; do

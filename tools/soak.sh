@@ -1,8 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# soak.sh - run the random tests with one seed after another, then the program
-# with every allocation and every file call failing once, and with a kill before
-# every file call.
+# soak.sh - run the random tests with one seed after another; then long runs on
+# many ranks, of which 200 lose one; the server with 200 recorded requests under
+# 256 other streams; and the program with every allocation and every file call
+# failing once, and with a kill before every file call.
 #
 #   tools/soak.sh BUILD MINUTES [JOBS]
 #
@@ -38,6 +39,17 @@ while :; do
     [ "$(date +%s)" -lt "$end" ] || break
 done
 echo "$((seed - first)) seeds from $first passed."
+
+if ! { BAUTA_RANKS=whole "$build/tests/test_ranks" &&
+    BAUTA_KILLS=200 "$(dirname "$0")/../tests/cli/ranks.sh" "$build/bauta"; } \
+    >"$log" 2>&1; then
+    cat "$log"
+    echo "Failed: ranks." >&2
+    exit 1
+fi
+echo "Ranks passed: 200 steps, 200 kills."
+
+sh "$(dirname "$0")/../tests/cli/serve_clients.sh" "$(cd "$build" && pwd)/bauta" whole
 
 faults=$build/tests/cli/program_faults
 if [ -x "$faults" ]; then

@@ -60,7 +60,8 @@ BAUTA_API const char *bauta_version(void);
     X(ERR_UNSUPPORTED, 4, "not supported here")         \
     X(ERR_NOT_FINITE, 5, "a result is NaN or infinite") \
     X(ERR_FORMAT, 6, "a file is malformed")             \
-    X(ERR_DEVICE, 7, "a device failed")
+    X(ERR_DEVICE, 7, "a device failed")                 \
+    X(ERR_RANK, 8, "another rank failed")
 
 #define BAUTA_STATUS_ENUM(name, value, text) BAUTA_##name = value,
 typedef enum bauta_status { BAUTA_STATUS_MAP(BAUTA_STATUS_ENUM) } bauta_status;
@@ -97,13 +98,37 @@ BAUTA_API void bauta_allocator_set(const bauta_allocator *allocator);
 
 /* ---- Element types ----------------------------------------------------- */
 
+/* Every element type of the library and of files. A call says which it takes.
+ */
 typedef enum bauta_dtype {
     BAUTA_FLOAT32 = 0,
     BAUTA_BFLOAT16 = 1,
-    BAUTA_INT8 = 2 /* -127 to 127 with a float32 scale for each output row */
+    BAUTA_INT8 = 2, /* as weights: -127 to 127 with a float32 scale for each
+                       output row */
+    BAUTA_FLOAT16 = 3,
+    BAUTA_FLOAT64 = 4,
+    BAUTA_BOOL = 5,
+    BAUTA_UINT8 = 6,
+    BAUTA_INT16 = 7,
+    BAUTA_UINT16 = 8,
+    BAUTA_INT32 = 9,
+    BAUTA_UINT32 = 10,
+    BAUTA_INT64 = 11,
+    BAUTA_UINT64 = 12,
+    BAUTA_FLOAT8_E5M2 = 13,
+    BAUTA_FLOAT8_E4M3 = 14
 } bauta_dtype;
 
 /* ---- Contexts ---------------------------------------------------------- */
+
+/* A parallel loop of the program that embeds the library: call
+ * task(job, index) once for every index from 0 to count - 1, and return when
+ * all calls have returned. It may use any threads, run the calls in any order
+ * and run all of them on the calling thread. `task` returns normally and may
+ * block while other calls of the same loop run. */
+typedef void bauta_parallel_for_fn(void *user, size_t count,
+                                   void (*task)(void *job, size_t index),
+                                   void *job);
 
 typedef struct bauta_options {
     size_t size;
@@ -111,6 +136,14 @@ typedef struct bauta_options {
     const char *isa;    /* "c", "avx2" or "avx512"; NULL: the best one here */
     const char *device; /* "cpu", "cuda" or "cuda:1" (see bauta/gpu.h); NULL:
                            "cpu" */
+    /* Runs the parallel loops of the context, with counts up to `threads`;
+     * NULL: the context starts threads of its own, and creating it fails if
+     * they cannot be started. */
+    bauta_parallel_for_fn *parallel_for;
+    void *parallel_for_user; /* first argument of parallel_for */
+    /* The type that models compute in: BAUTA_FLOAT32, or BAUTA_BFLOAT16 with
+     * float32 sums on a GPU. */
+    bauta_dtype dtype;
 } bauta_options;
 #define BAUTA_OPTIONS_INIT BAUTA_INIT(bauta_options, BAUTA_NO_DEFAULTS)
 BAUTA_SIZED(bauta_options, BAUTA_NO_DEFAULTS)
@@ -304,6 +337,55 @@ BAUTA_API void bauta_plan_free(bauta_plan *plan);
 
 /* ---- Attention --------------------------------------------------------- */
 
+/* What is done to the scores of an attention before their softmax: a softcap
+ * and one of three forms of additive mask M with any real numbers, of which at
+ * most one is given. For query i of head h and a visible key j,
+ *
+ *     s = q . k * scale
+ *     s = softcap * tanh(s / softcap)        if there is a softcap
+ *     s = s + M
+ *
+ *     M = tensor[row * tensor_row + h * tensor_head + j]
+ *     M = slopes[h] * (j - p)                ALiBi
+ *     M = table[d - first_distance][h]       d = j - p, limited to the table
+ *
+ * Here j is counted from the origin of the query's row, and so is p, the
+ * position of the query. A tensor is broadcast over heads by tensor_head 0,
+ * over queries by tensor_row 0, and over the sequences of a packed batch by
+ * tensor_rows. Slopes and tables are never expanded to queries x keys.
+ *
+ * The mask alone decides what is read: elements of M for hidden pairs are never
+ * read, and NaN there changes no bit. -infinity for a visible pair gives the
+ * key weight 0, but it is still read, so NaN in its value reaches the output;
+ * hide it by the mask instead. A query whose scores are all -infinity gets out
+ * 0 and lse -infinity, like one that sees nothing. +infinity and NaN give NaN.
+ *
+ * The backward pass adds the gradients of M to dtensor and dtable, which the
+ * caller clears first. Their sums have a fixed order, so the number of threads
+ * changes no bit; dtensor is computed by one thread for each key head, or by
+ * one thread if the tensor is broadcast over heads. */
+typedef struct bauta_attention_bias {
+    size_t size;
+    float softcap;       /* 0: none */
+    const float *tensor; /* or NULL */
+    size_t tensor_row, tensor_head;
+    const uint32_t *tensor_rows; /* (rows) the row of the tensor that a query
+                                    uses; NULL: its row in the plan */
+    const float *slopes;         /* (heads) or NULL */
+    const float *table;          /* (distances, heads) or NULL */
+    size_t distances;            /* rows of the table, at least 1 */
+    ptrdiff_t first_distance;    /* of the table's first row */
+    const uint32_t *positions;   /* (rows) of slopes and table; NULL: as a mask
+                                    aligns them, the last query with the last
+                                    key, which holds for packed sequences whose
+                                    queries and keys are equally many */
+    float *dtensor; /* gradient, with the strides of tensor; NULL: not wanted */
+    float *dtable;  /* (distances, heads); NULL: not wanted */
+} bauta_attention_bias;
+#define BAUTA_ATTENTION_BIAS_INIT \
+    BAUTA_INIT(bauta_attention_bias, BAUTA_NO_DEFAULTS)
+BAUTA_SIZED(bauta_attention_bias, BAUTA_NO_DEFAULTS)
+
 /* The shape of an attention. Head h of token t of a tensor starts at
  * t * X_token + h * X_head; its head_dim (q, k) or value_dim (v, out) floats
  * are contiguous. A stride of 0 selects the dense layout (tokens, heads, dim).
@@ -319,13 +401,15 @@ typedef struct bauta_attention_shape {
     float scale;      /* 0: 1 / sqrt(head_dim) */
     size_t q_token, q_head, k_token, k_head;
     size_t v_token, v_head, out_token, out_head;
+    const bauta_attention_bias *bias; /* NULL: none. Not on a GPU */
 } bauta_attention_shape;
 #define BAUTA_ATTENTION_SHAPE_DEFAULTS(X) X(heads, 1) X(head_dim, 64)
 #define BAUTA_ATTENTION_SHAPE_INIT \
     BAUTA_INIT(bauta_attention_shape, BAUTA_ATTENTION_SHAPE_DEFAULTS)
 BAUTA_SIZED(bauta_attention_shape, BAUTA_ATTENTION_SHAPE_DEFAULTS)
 
-/* out = softmax(q k^T * scale over the visible keys) v.
+/* out = softmax(q k^T * scale + M over the visible keys) v, where M is the
+ * shape's bias.
  *
  * lse (queries, heads), which may be NULL, receives the natural logarithm of
  * the sum of exponentials of each row's scaled scores; the backward pass needs
@@ -336,7 +420,7 @@ BAUTA_API bauta_status bauta_attention_forward(
     const bauta_attention_shape *shape, const float *q, const float *k,
     const float *v, float *out, float *lse, bauta_error *err);
 
-/* Gradients of a scalar with respect to q, k and v, from dout, its gradient
+/* Gradients of a scalar with respect to q, k, v and M, from dout, its gradient
  * with respect to out. out and lse are those of the forward pass. Gradients are
  * overwritten, not accumulated. A query that sees nothing and a key that no
  * query sees get 0. */

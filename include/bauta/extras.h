@@ -163,9 +163,11 @@ BAUTA_SIZED(bauta_picture_options, BAUTA_NO_DEFAULTS)
 
 /* Write pictures to one file, atomically. Its extension selects the format:
  *
- *     .png .svg .pdf   one sheet with all of them, drawn by cairo;
+ *     .png .svg        one sheet with all of them, drawn by cairo;
  *                      BAUTA_ERR_UNSUPPORTED if built without it
- *     .html            one self-contained page that shows one at a time;
+ *     .pdf             the same, with a page for each layer of each attention
+ *     .html            one self-contained page that shows one at a time, the
+ *                      mean of a layer's heads first, as a matrix or as lines;
  *                      weights are rounded to 16 bits, or to 8 if there are
  *                      more than 3 million, and hidden ones are left out
  *

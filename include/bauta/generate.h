@@ -27,6 +27,12 @@ typedef struct bauta_token_seq {
     const uint32_t *tokens;
 } bauta_token_seq;
 
+/* What is added to the logit of a token. */
+typedef struct bauta_token_bias {
+    uint32_t token;
+    float bias;
+} bauta_token_bias;
+
 #define BAUTA_EOS_TOKENS_MAX 8
 #define BAUTA_SUPPRESS_TOKENS_MAX 32
 
@@ -83,6 +89,15 @@ typedef struct bauta_generate_options {
                               max_new_tokens). Same bits as a model whose config
                               has this sliding_window; a narrower window of a
                               layer is kept. 0: none */
+
+    /* As in the OpenAI API: after the repetition penalty, logit_bias is added,
+     * then presence_penalty + frequency_penalty * n is subtracted for each
+     * token that occurs n > 0 times among the new ones. */
+    float presence_penalty;             /* 0: none */
+    float frequency_penalty;            /* 0: none */
+    const bauta_token_bias *logit_bias; /* by ascending token; must stay valid
+                                           while the request runs */
+    size_t logit_bias_count;
 } bauta_generate_options;
 #define BAUTA_GENERATE_OPTIONS_DEFAULTS(X)    \
     X(repetition_penalty, 1.0f)               \

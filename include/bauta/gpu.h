@@ -11,8 +11,10 @@ extern "C" {
 
 /* Masked attention over GPU memory: forward, backward and paged decoding. A
  * context with the device "cuda" (the first usable GPU) or "cuda:1" (CUDA's
- * number 1) serves the calls of this header only, and other contexts serve all
- * calls but these; mixing them is BAUTA_ERR_UNSUPPORTED.
+ * number 1) serves the calls of this header and those that run models
+ * (bauta_model_to() moves a model to its GPU); calls that compute on host
+ * memory reject it, and those of this header reject other contexts, with
+ * BAUTA_ERR_UNSUPPORTED.
  *
  * The guarantees for masks hold here too: a hidden key or value changes no bit,
  * a query that sees nothing gets out 0, lse -infinity and gradient 0, and the
@@ -47,15 +49,16 @@ BAUTA_API bauta_status bauta_gpu_download(bauta_context *context, void *to,
 BAUTA_API bauta_status bauta_gpu_synchronize(bauta_context *context,
                                              bauta_error *err);
 
-/* Queue on a stream of the caller from now on (a cudaStream_t of the context's
- * GPU), which must stay valid. NULL, the default, is CUDA's default stream. */
+/* Queue the calls of this header on a stream of the caller from now on (a
+ * cudaStream_t of the context's GPU), which must stay valid. NULL, the default,
+ * is CUDA's default stream. Models have a stream of their own. */
 BAUTA_API bauta_status bauta_gpu_stream_set(bauta_context *context,
                                             void *stream, bauta_error *err);
 
 /* Rows [first, first + rows) of a mask in GPU memory, compiled for the heads of
- * a shape. Create it once for all layers and steps with the mask; it keeps no
- * reference to mask and shape. It also holds scratch memory: calls that use it
- * must be ordered on one stream.
+ * a shape. Create it once for all layers and steps with the mask, or update it
+ * for every batch; it keeps no reference to mask and shape. It also holds
+ * scratch memory: calls that use it must be ordered on one stream.
  *
  * Sums are float32 for both types:
  *
@@ -70,6 +73,16 @@ BAUTA_API bauta_status bauta_gpu_plan_create(
     bauta_gpu_plan **out, bauta_context *context, const bauta_mask *mask,
     size_t first, size_t rows, const bauta_attention_shape *shape,
     bauta_dtype dtype, bool backward, bauta_error *err);
+/* Let the plan be for rows [first, first + rows) of another mask. In bfloat16
+ * it returns when the copy is queued on the context's stream, and allocates
+ * only if the plan never was as large; a mask of documents that are causal,
+ * windowed or bidirectional takes tens of microseconds. In float32 it waits for
+ * the copy. After a failure the plan has no rows. */
+BAUTA_API bauta_status bauta_gpu_plan_update(bauta_context *context,
+                                             bauta_gpu_plan *plan,
+                                             const bauta_mask *mask,
+                                             size_t first, size_t rows,
+                                             bauta_error *err);
 /* Waits until the GPU has done the queued work. */
 BAUTA_API void bauta_gpu_plan_free(bauta_gpu_plan *plan);
 

@@ -12,11 +12,12 @@ extern "C" {
 
 /* A Transformer from a Hugging Face folder: config.json, and the weights in
  * model.safetensors or in shards with their index. Supported are GPT-2, Llama,
- * Mistral, Qwen2, Qwen3 (decoder-only), BERT, RoBERTa (encoder-only), Marian
- * and BART (encoder-decoder). The folder of a training run (bauta/train.h)
- * stands for its model: `best`, a link or a folder, if there is one, else the
- * last complete checkpoint. A checkpoint whose weights or config do not match
- * the digests in its trainer.json is rejected.
+ * Mistral, Qwen2, Qwen3, Gemma 2, Gemma 3 (text), MPT (decoder-only), BERT,
+ * RoBERTa (encoder-only), Marian, BART and T5 (encoder-decoder). The folder of
+ * a training run (bauta/train.h) stands for its model: `best`, a link or a
+ * folder, if there is one, else the last complete checkpoint. A checkpoint
+ * whose weights or config do not match the digests in its trainer.json is
+ * rejected.
  *
  * A read-only model is never written to: threads, each with its own context,
  * may run it at the same time. A trainable model has gradients, which
@@ -59,6 +60,14 @@ BAUTA_API bauta_status bauta_model_pack(bauta_model *model, bauta_dtype dtype,
                                         bauta_error *err);
 BAUTA_API bauta_dtype bauta_model_dtype(const bauta_model *model);
 
+/* Move the weights to the device of a context, as model.to(device) in PyTorch.
+ * From then on calls take contexts of that device, of which this one must
+ * outlive the model or its next move; tensors on other devices than the CPU
+ * have no `data`. Gradients start at 0. A packed model cannot be moved. On
+ * failure the model is unchanged. No other call may use the model meanwhile. */
+BAUTA_API bauta_status bauta_model_to(bauta_model *model,
+                                      bauta_context *context, bauta_error *err);
+
 /* ---- Properties -------------------------------------------------------- */
 
 typedef enum bauta_model_kind {
@@ -77,10 +86,11 @@ BAUTA_API size_t bauta_model_hidden_size(const bauta_model *model);
 BAUTA_API size_t bauta_model_encoder_layers(const bauta_model *model);
 BAUTA_API size_t bauta_model_decoder_layers(const bauta_model *model);
 /* The context length. With a position table, longer sequences are rejected;
- * rotary positions have no limit, and this is the length the model was trained
- * for. */
+ * rotary and relative positions and ALiBi have no limit, and this is the length
+ * the model was trained for. */
 BAUTA_API size_t bauta_model_max_positions(const bauta_model *model);
-/* Whether positions are rotary, so that a sequence may exceed the context. */
+/* Whether positions are rotary, relative or by ALiBi and not in a table, so
+ * that a sequence may exceed the context. */
 BAUTA_API bool bauta_model_rotary(const bauta_model *model);
 /* The window of a decoder layer's self-attention, as in bauta_mask_window();
  * 0: none. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* bauta/text.h - tokenizers, training of tokenizers, and text files. */
+/* bauta/text.h - tokenizers, training of tokenizers, text files, and chat
+ * templates. */
 #ifndef BAUTA_TEXT_H
 #define BAUTA_TEXT_H
 
@@ -290,6 +291,44 @@ bauta_tokenizer_trainer_texts(const bauta_tokenizer_trainer *trainer);
 BAUTA_API bauta_status
 bauta_tokenizer_trainer_train(const bauta_tokenizer_trainer *trainer,
                               bauta_tokenizer **out, bauta_error *err);
+
+/* ---- Chat templates ---------------------------------------------------- */
+
+/* A chat template turns the messages of a chat into the text of a prompt. It is
+ * written in the language of Jinja 2 and comes with the model; the result is
+ * that of transformers' apply_chat_template(). Templates may come from
+ * anywhere: they can read nothing but their variables, and the time and memory
+ * of a rendering are limited (SECURITY.md). docs/chat-templates.md lists what
+ * they may use. A template is immutable: threads may share it. */
+typedef struct bauta_chat_template bauta_chat_template;
+
+/* Parse a template: the text of a chat_template.jinja. BAUTA_ERR_FORMAT and the
+ * line for a syntax error; BAUTA_ERR_UNSUPPORTED for tags that chat templates
+ * do not use, such as include. */
+BAUTA_API bauta_status bauta_chat_template_create(bauta_chat_template **out,
+                                                  const char *text, size_t size,
+                                                  bauta_error *err);
+/* The template of a model folder: chat_template.jinja, or else "chat_template"
+ * of tokenizer_config.json. A model may have several, of which `name` chooses
+ * one; NULL is "default". BAUTA_ERR_UNSUPPORTED if the folder has none of this
+ * name. The special tokens of the folder become variables: bos_token, eos_token
+ * and so on. */
+BAUTA_API bauta_status bauta_chat_template_load(bauta_chat_template **out,
+                                                const char *folder,
+                                                const char *name,
+                                                bauta_error *err);
+BAUTA_API void bauta_chat_template_free(bauta_chat_template *chat_template);
+
+/* Render a template. `variables` is a JSON object of `size` bytes: "messages",
+ * which are objects with "role" and "content"; "add_generation_prompt"; and
+ * what else the template uses, such as "tools". "strftime_now" is the time that
+ * the function of this name takes for now, as "2026-11-16T12:34:56"; without it
+ * that is the local time. The text is NUL-terminated and is released with
+ * bauta_text_free(); `length` may be NULL. BAUTA_ERR_ARGUMENT if the template
+ * refuses the messages, with its reason, or fails. */
+BAUTA_API bauta_status bauta_chat_template_render(
+    const bauta_chat_template *chat_template, const char *variables,
+    size_t size, char **text, size_t *length, bauta_error *err);
 
 #ifdef __cplusplus
 }

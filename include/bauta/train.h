@@ -72,6 +72,57 @@ BAUTA_API bauta_status bauta_corpus_split(bauta_corpus *corpus, double share,
                                           bauta_corpus **rest,
                                           bauta_error *err);
 
+/* ---- Ranks ------------------------------------------------------------- */
+
+/* Ranks are the processes that train a model together; there are 1, 2, 4 ... of
+ * them, up to 1024. All run the same program on the same files, with the same
+ * options, and make the same calls in the same order. In a context with ranks,
+ * bauta_trainer_step(), _evaluate(), _save(), _export() and bauta_run_train()
+ * are such calls: each rank computes a part, holds a part of the optimizer's
+ * state, and gets the whole result, with the bits of a single rank. The
+ * trainer's option `lanes` must be at least the number of ranks. A rank that
+ * fails calls bauta_ranks_abort(), which lets the calls of the others fail with
+ * BAUTA_ERR_RANK. */
+typedef struct bauta_ranks bauta_ranks;
+
+/* Join the other ranks as the environment says:
+ *
+ *     mpirun, and srun with its MPI   through MPI, if the library has it
+ *     RANK, WORLD_SIZE, MASTER_ADDR   as torchrun sets them: over TCP; rank 0
+ *                                     listens at MASTER_PORT, 29500 by default
+ *     SLURM_PROCID, SLURM_STEP_NUM_TASKS      with MASTER_ADDR likewise
+ *
+ * Without these variables the process is the only rank. */
+BAUTA_API bauta_status bauta_ranks_join(bauta_ranks **out, bauta_error *err);
+/* Be a rank of several on one machine. `sockets` are connected stream sockets,
+ * as of socketpair(): number i leads to the rank whose number differs in bit i,
+ * for 1 << i below count. They are closed by bauta_ranks_free(), or here on
+ * failure. */
+BAUTA_API bauta_status bauta_ranks_connect(bauta_ranks **out, size_t rank,
+                                           size_t count, const int *sockets,
+                                           bauta_error *err);
+/* NULL is a single rank. */
+BAUTA_API size_t bauta_ranks_rank(const bauta_ranks *ranks);
+BAUTA_API size_t bauta_ranks_count(const bauta_ranks *ranks);
+/* Bytes that this rank has sent. */
+BAUTA_API uint64_t bauta_ranks_sent(const bauta_ranks *ranks);
+/* Whether a rank ended without a reason: it was killed, or its machine. */
+BAUTA_API bool bauta_ranks_lost(const bauta_ranks *ranks);
+/* In a rank that has failed: whether another rank has reported a reason. Where
+ * another one would be the first to do so, this waits for it, up to five
+ * seconds. If each rank prints its message only if this is false, before
+ * bauta_ranks_abort(), all of them together print one. */
+BAUTA_API bool bauta_ranks_reported(bauta_ranks *ranks);
+/* Give the other ranks a reason to fail, or pass on the one that was received.
+ * Over MPI this ends all processes. */
+BAUTA_API void bauta_ranks_abort(bauta_ranks *ranks, const char *reason);
+BAUTA_API void bauta_ranks_free(bauta_ranks *ranks);
+/* Let a context be that of a rank; NULL: of a single one. The ranks must
+ * outlive the context, and be set before a trainer is created. */
+BAUTA_API bauta_status bauta_context_set_ranks(bauta_context *context,
+                                               bauta_ranks *ranks,
+                                               bauta_error *err);
+
 /* ---- Training ---------------------------------------------------------- */
 
 typedef enum bauta_objective {
@@ -129,6 +180,9 @@ typedef struct bauta_train_options {
                              not decayed */
     double max_grad_norm; /* 0: no clipping */
     double ema_decay;     /* exponential moving average of weights; 0: none */
+    size_t lanes; /* a power of two: the batch is dealt into so many parts,
+                     whose gradients are added as a binary tree; so many ranks
+                     can share the run. 0 and 1: one part */
 } bauta_train_options;
 #define BAUTA_TRAIN_OPTIONS_DEFAULTS(X)         \
     X(seed, 1)                                  \
@@ -216,8 +270,8 @@ typedef struct bauta_train_report {
 BAUTA_SIZED(bauta_train_report, BAUTA_NO_DEFAULTS)
 
 /* Take one step; `report` may be NULL. Options and corpus determine every bit,
- * independently of threads, instruction set, and how often the run was stopped
- * and resumed. */
+ * independently of threads, instruction set, the number of ranks, and how often
+ * the run was stopped and resumed. */
 BAUTA_API bauta_status bauta_trainer_step(bauta_trainer *trainer,
                                           bauta_train_report *report,
                                           bauta_error *err);
@@ -524,7 +578,12 @@ typedef struct bauta_run_result {
 #define BAUTA_RUN_RESULT_INIT BAUTA_INIT(bauta_run_result, BAUTA_NO_DEFAULTS)
 BAUTA_SIZED(bauta_run_result, BAUTA_NO_DEFAULTS)
 
-/* Train in the folder of a run until a limit is reached, or should_stop ends
+/* With several ranks, rank 0 gives its run, and the others NULL: rank 0 writes
+ * all files. Only the callbacks of a rank itself are called; what should_stop
+ * returns on one rank, or max_minutes ends, ends the run for all of them after
+ * the same step.
+ *
+ * Train in the folder of a run until a limit is reached, or should_stop ends
  * it, then save. The folder receives
  *
  *     step-00001000/  checkpoints, of which old ones are removed

@@ -206,7 +206,7 @@ bauta_status bauta_audit_create(bauta_audit **out, bauta_context *context,
     bt_audit_state a;
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     bauta_status status = BT_SIZED_READ(&chosen, BAUTA_AUDIT_OPTIONS_INIT,
                                         options, "options", err);

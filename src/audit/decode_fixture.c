@@ -48,7 +48,8 @@ bauta_status bt_decode_fixture_init(bt_decode_fixture *fixture,
 {
     size_t count = inputs->target.count;
     *fixture =
-        (bt_decode_fixture){ .vocabulary = clone->original->config.vocab_size };
+        (bt_decode_fixture){ .vocabulary =
+                                 clone->original->model->config.vocab_size };
     // A replaced embedding changes the vocabulary that decoding assumes, but
     // not the output head. Leave room so that rows of logits cannot overlap.
     fixture->stride = fixture->vocabulary;

@@ -23,6 +23,7 @@ typedef struct gradient_check {
     bt_audit_state *a;
     const bt_model_clone *base; /* the model under test */
     bt_model_clone clone;       /* with an embedding per row */
+    const float *gradients;     /* of the embeddings, after a run */
     bt_oracle oracle;
     bt_probe_batch batch;
     uint32_t *labels;
@@ -43,15 +44,19 @@ static size_t embedding_row(const gradient_check *f, bool target, size_t copy,
     return before + copy * each + row;
 }
 
-static void embeddings_write(gradient_check *f, bool target)
+static bauta_status embeddings_write(gradient_check *f, bool target,
+                                     bauta_error *err)
 {
     const bt_probe_input *r = bt_probe_inputs_side(&f->a->inputs, target);
+    bauta_status status = BAUTA_OK;
     for (size_t c = 0; c < f->batch.copies; c++)
-        for (size_t i = 0; i < r->rows; i++) {
+        for (size_t i = 0; i < r->rows && !status; i++) {
             size_t row = embedding_row(f, target, c, i);
             *bt_probe_batch_id(&f->batch, target, r, c, i) = (uint32_t)row;
-            bt_model_clone_copy_embedding(&f->clone, row, r->ids[i]);
+            status =
+                bt_model_clone_copy_embedding(&f->clone, row, r->ids[i], err);
         }
+    return status;
 }
 
 /* A clone of the clone: the embedding's size depends on the batch. */
@@ -75,7 +80,7 @@ static bauta_status clone_init(gradient_check *f, bauta_error *err)
 static void labels_write(const gradient_check *f, size_t first)
 {
     const bt_probe_input *top = bt_probe_inputs_output(&f->a->inputs);
-    size_t vocab = bt_size_min(f->clone.original->config.vocab_size,
+    size_t vocab = bt_size_min(f->clone.original->model->config.vocab_size,
                                f->clone.model.config.vocab_size);
     if (f->variant == NAN_HEAD)
         vocab = bt_size_min(vocab, 2);
@@ -110,7 +115,7 @@ static gradient_kind gradient_of(const gradient_check *f, size_t row)
     gradient_kind kind = ZERO;
     f->a->compared++;
     for (size_t c = 0; c < t->columns; c++) {
-        float g = t->grad[row * t->columns + c];
+        float g = f->gradients[row * t->columns + c];
         if (isnan(g))
             return HAS_NAN;
         if (g != 0.0f)
@@ -157,6 +162,21 @@ static void batch_check(gradient_check *f, size_t first)
 
 /* ---- the check --------------------------------------------------------- */
 
+static bauta_status gradients_run(gradient_check *f, size_t first,
+                                  bauta_error *err)
+{
+    bauta_status status = embeddings_write(f, false, err);
+    if (!status)
+        status = embeddings_write(f, true, err);
+    labels_write(f, first);
+    if (!status)
+        status = loss_run(f, err);
+    if (status)
+        return status;
+    f->gradients = bt_model_clone_gradients(&f->clone, err);
+    return f->gradients ? BAUTA_OK : BAUTA_ERR_DEVICE;
+}
+
 static bauta_status batch_run(gradient_check *f, size_t first, size_t count,
                               bauta_error *err)
 {
@@ -168,14 +188,8 @@ static bauta_status batch_run(gradient_check *f, size_t first, size_t count,
     status = clone_init(f, err);
     if (!status) {
         f->labels = bt_alloc_zero(top->rows * count, sizeof(*f->labels));
-        if (f->labels) {
-            embeddings_write(f, false);
-            embeddings_write(f, true);
-            labels_write(f, first);
-            status = loss_run(f, err);
-        } else {
-            status = bt_fail_memory(err, "labels", top->rows * count);
-        }
+        status = f->labels ? gradients_run(f, first, err)
+                           : bt_fail_memory(err, "labels", top->rows * count);
         if (!status)
             batch_check(f, first);
         bt_free(f->labels);

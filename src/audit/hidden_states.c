@@ -27,7 +27,7 @@ bauta_status bt_hidden_states_init(bt_hidden_states *s,
     const size_t layers[] = { print->encoder.layers, print->decoder.layers };
     *s = (bt_hidden_states){ .width = print->width };
     // A replaced embedding leaves the output head as it was.
-    s->vocabulary = clone->original->config.vocab_size;
+    s->vocabulary = clone->original->model->config.vocab_size;
     for (size_t i = 0; i < 2; i++) {
         if (!batches[i])
             continue;

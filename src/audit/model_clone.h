@@ -11,16 +11,25 @@
 
 enum { BT_MODEL_CLONE_OWNED = 16 };
 
+/* Numbers that a clone owns, in host memory and on the model's device; on the
+ * CPU both are the same. */
+typedef struct bt_owned_floats {
+    float *host;
+    bauta_dtype dtype; /* on the device */
+    bt_buffer buffer;
+} bt_owned_floats;
+
 typedef struct bt_model_clone {
     bauta_model handle; /* for calls of the library */
     bt_model_store folder;
     bt_model model;
-    const bt_model *original;
-    bt_layer *layers[2];               /* encoder, decoder */
-    void *owned[BT_MODEL_CLONE_OWNED]; /* replaced tensors */
+    const bt_model_store *original;
+    bt_layer *layers[2];                         /* encoder, decoder */
+    bt_owned_floats owned[BT_MODEL_CLONE_OWNED]; /* replaced tensors */
     size_t owned_count;
-    float *zeros; /* (zero_count) shared by ablated layers, in `owned` */
-    size_t zero_count;
+    const bt_owned_floats *gradients; /* those that were asked for, or NULL */
+    const bt_owned_floats *zeros;     /* shared by ablated layers */
+    size_t zero_count;                /* of zeros */
 } bt_model_clone;
 
 /* A clone points into itself and must not be moved. */
@@ -35,7 +44,8 @@ static inline bool bt_model_clone_trainable(const bt_model_clone *clone)
 }
 
 /* Copy a token's embedding, of any storage type, to `to`. */
-void bt_embedding_read(const bt_model *model, uint32_t id, float *to);
+bauta_status bt_embedding_read(const bt_model_store *store, uint32_t id,
+                               float *to, bauta_error *err);
 
 /* Keep only the first layers of each stack. */
 void bt_model_clone_set_depth(bt_model_clone *clone, size_t encoder,
@@ -47,16 +57,12 @@ void bt_model_clone_set_depth(bt_model_clone *clone, size_t encoder,
 bauta_status bt_model_clone_replace_embedding(bt_model_clone *clone,
                                               size_t rows, bool trainable,
                                               bauta_error *err);
-static inline float *bt_model_clone_embedding(const bt_model_clone *clone,
-                                              size_t row)
-{
-    return clone->model.tokens.data + row * clone->model.tokens.stride;
-}
 /* Write the model's embedding of a token to a row of the new table. */
-void bt_model_clone_copy_embedding(bt_model_clone *clone, size_t row,
-                                   uint32_t id);
+bauta_status bt_model_clone_copy_embedding(bt_model_clone *clone, size_t row,
+                                           uint32_t id, bauta_error *err);
 /* Fill a row of the new table with NaN. */
-void bt_model_clone_poison_embedding(bt_model_clone *clone, size_t row);
+bauta_status bt_model_clone_poison_embedding(bt_model_clone *clone, size_t row,
+                                             bauta_error *err);
 
 /* Replace the output head by one of two tokens whose weights are NaN. */
 bauta_status bt_model_clone_poison_output_head(bt_model_clone *clone,
@@ -76,7 +82,10 @@ bauta_status bt_model_clone_uniform_attention(bt_model_clone *clone,
 /* Give every parameter a gradient of its own, all in one array of `*count`
  * zeros, which the clone owns. */
 bauta_status bt_model_clone_enable_gradients(bt_model_clone *clone,
-                                             float **gradients, size_t *count,
-                                             bauta_error *err);
+                                             size_t *count, bauta_error *err);
+/* The gradients of the clone in host memory, as the last call left them; NULL
+ * and an error if they cannot be read. */
+const float *bt_model_clone_gradients(const bt_model_clone *clone,
+                                      bauta_error *err);
 
 #endif

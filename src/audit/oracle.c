@@ -128,6 +128,7 @@ bauta_status bt_oracle_init(bt_oracle *oracle, const bt_model_config *print,
                            .decoder_layers = print->decoder.layers };
     oracle->first_window_layer =
         print->window ? print->window_first_layer : SIZE_MAX;
+    oracle->full_every = print->window_period;
     oracle->encoder_reach =
         bt_alloc_zero(oracle->encoder_layers + 1, sizeof(bt_bit_matrix));
     oracle->decoder_reach =

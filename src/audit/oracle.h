@@ -12,6 +12,7 @@
 typedef struct bt_oracle {
     size_t encoder_layers, decoder_layers;
     size_t first_window_layer; /* of the decoder; SIZE_MAX: none */
+    size_t full_every; /* from there, every so many layers see all; 0: none */
     /* What a layer's attention may see. */
     bt_bit_matrix encoder_self, decoder_self, decoder_window;
     bt_bit_matrix cross; /* (target rows, source rows) */
@@ -31,8 +32,11 @@ static inline const bt_bit_matrix *bt_oracle_mask(const bt_oracle *oracle,
 {
     if (!target)
         return &oracle->encoder_self;
-    return layer >= oracle->first_window_layer ? &oracle->decoder_window
-                                               : &oracle->decoder_self;
+    if (layer < oracle->first_window_layer ||
+        (oracle->full_every &&
+         layer % oracle->full_every == oracle->full_every - 1))
+        return &oracle->decoder_self;
+    return &oracle->decoder_window;
 }
 
 /* Whether input `key` may influence row `row` after `level` layers. */

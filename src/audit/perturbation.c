@@ -22,26 +22,26 @@ size_t bt_probe_row(const bt_audit_state *a, const bt_probe_input *r, size_t n)
     return count > 1 ? n * (r->rows - 1) / (count - 1) : 0;
 }
 
-static bool embeddings_differ(const bt_model *model, uint32_t a, uint32_t b,
-                              float *scratch)
+static bool embeddings_differ(const bt_model_store *store, uint32_t a,
+                              uint32_t b, float *scratch)
 {
-    size_t width = model->config.width;
-    bt_embedding_read(model, a, scratch);
-    bt_embedding_read(model, b, scratch + width);
-    return memcmp(scratch, scratch + width, width * sizeof(*scratch)) != 0;
+    size_t width = store->model->config.width;
+    return !bt_embedding_read(store, a, scratch, NULL) &&
+           !bt_embedding_read(store, b, scratch + width, NULL) &&
+           memcmp(scratch, scratch + width, width * sizeof(*scratch)) != 0;
 }
 
 uint32_t bt_different_token(const bt_audit_state *a, uint32_t id, size_t salt)
 {
-    const bt_model *model = a->model->store->model;
+    const bt_model_store *store = a->model->store;
     const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
     const uint32_t counter[4] = { id, (uint32_t)salt, 0x61756469, 0 };
-    size_t vocab = model->config.vocab_size;
+    size_t vocab = store->model->config.vocab_size;
     uint32_t random[4];
     bt_philox(random, counter, key);
     for (size_t n = 0; n < vocab; n++) {
         uint32_t other = (uint32_t)((random[0] + n) % vocab);
-        if (embeddings_differ(model, id, other, a->scratch))
+        if (embeddings_differ(store, id, other, a->scratch))
             return other;
     }
     return id;

@@ -3,9 +3,12 @@
  * same bits. */
 #include "audit/audit.h"
 
+#include "backend/cpu/kernels/kernels.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+
+#include "runtime/context.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -14,7 +17,7 @@
 typedef struct results {
     bt_hidden_states states;
     bt_model_clone trainable; /* owns the gradients */
-    float *gradients;
+    const float *gradients;
     size_t count;
     double loss;
 } results;
@@ -40,7 +43,10 @@ static bauta_status gradients_run(results *o, bt_audit_state *a,
         context, &o->trainable.handle, batch.source, batch.target,
         bt_probe_inputs_output(&a->inputs)->ids, &options, &o->loss, NULL, err);
     bt_probe_batch_release(&batch);
-    return status;
+    if (status)
+        return status;
+    o->gradients = bt_model_clone_gradients(&o->trainable, err);
+    return o->gradients ? BAUTA_OK : BAUTA_ERR_DEVICE;
 }
 
 static bauta_status results_init(results *o, bt_audit_state *a,
@@ -55,8 +61,7 @@ static bauta_status results_init(results *o, bt_audit_state *a,
     status = bt_hidden_states_compute(&o->states, context, clone, &a->inputs,
                                       true, err);
     if (!status && bt_model_clone_trainable(clone))
-        status = bt_model_clone_enable_gradients(&o->trainable, &o->gradients,
-                                                 &o->count, err);
+        status = bt_model_clone_enable_gradients(&o->trainable, &o->count, err);
     if (!status && bt_model_clone_trainable(clone))
         status = gradients_run(o, a, context, err);
     if (status)
@@ -102,7 +107,7 @@ typedef struct name_search {
 static void name_find(void *user, const char *name, bt_tensor *tensor, int rank)
 {
     name_search *s = user;
-    size_t count = tensor->rows * tensor->columns;
+    size_t count = bt_tensor_floats(tensor);
     (void)rank;
     if (s->index >= s->at && s->index < s->at + count)
         snprintf(s->text, s->size, ", in the gradient of %s",
@@ -141,6 +146,8 @@ static bauta_status execution_check(bt_audit_state *a,
     char where[64] = "";
     options.isa = m->isa;
     options.threads = m->threads;
+    options.device = bauta_context_device(a->context);
+    options.dtype = a->context->stream->dtype;
     bauta_status status = bauta_context_create(&context, &options, err);
     if (status)
         return status;

@@ -139,12 +139,15 @@ bauta_status bt_per_row_embedding(bt_model_clone *clone,
         clone, source + target + 1, false, err);
     if (status)
         return status;
-    for (size_t i = 0; i < source; i++)
-        bt_model_clone_copy_embedding(clone, i, inputs->source.ids[i]);
-    for (size_t i = 0; i < target; i++)
-        bt_model_clone_copy_embedding(clone, source + i, inputs->target.ids[i]);
-    bt_model_clone_poison_embedding(clone, source + target);
-    return BAUTA_OK;
+    for (size_t i = 0; i < source && !status; i++)
+        status =
+            bt_model_clone_copy_embedding(clone, i, inputs->source.ids[i], err);
+    for (size_t i = 0; i < target && !status; i++)
+        status = bt_model_clone_copy_embedding(clone, source + i,
+                                               inputs->target.ids[i], err);
+    return status
+               ? status
+               : bt_model_clone_poison_embedding(clone, source + target, err);
 }
 
 bauta_status bt_check_nan_poison(bt_audit_state *a, bt_model_clone *clone,

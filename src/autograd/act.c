@@ -4,57 +4,34 @@
  * Only the inputs are saved: the backward pass recomputes the activation, which
  * costs less than reading it from memory. */
 #include "autograd/ops.h"
-#include "backend/cpu/parallel_ranges.h"
 
-typedef struct activation {
-    const bt_kernels *kernels;
+typedef struct act_record {
     bt_act act;
     bt_tensor *x, *up, *y; /* up is NULL if not gated */
-    float *to;             /* gradient of x or up, in the backward pass */
-    bool add;
-} activation;
+} act_record;
 
-static void forward(void *job, size_t first, size_t count)
+static void backward(bt_tape *tape, void *saved)
 {
-    const activation *a = job;
-    const float *up = a->up ? a->up->data + first : NULL;
-    a->kernels->act(a->act, a->y->data + first, a->x->data + first, up, count,
-                    false);
-}
-
-static void backward_x(void *job, size_t first, size_t count)
-{
-    const activation *a = job;
-    const float *up = a->up ? a->up->data + first : NULL;
-    a->kernels->act_backward(a->act, a->to + first, a->x->data + first,
-                             a->y->grad + first, up, count, a->add);
-}
-
-static void backward_up(void *job, size_t first, size_t count)
-{
-    const activation *a = job;
-    a->kernels->act(a->act, a->to + first, a->x->data + first,
-                    a->y->grad + first, count, a->add);
-}
-
-static void run(const bt_tape *tape, bt_range_fn *range, activation *a)
-{
-    bt_parallel_ranges(bt_tape_threads(tape), a->y->rows * a->y->columns,
-                       bt_rows_per_task(1), range, a);
-}
-
-static void act_backward(bt_tape *tape, void *saved)
-{
-    activation *a = saved;
-    if (!a->y->grad)
+    const act_record *r = saved;
+    if (!r->y->grad)
         return;
-    a->to = bt_tape_grad(tape, a->x, &a->add);
-    if (a->to)
-        run(tape, backward_x, a);
-    // One after the other: gate and up may be the same tensor.
-    a->to = a->up ? bt_tape_grad(tape, a->up, &a->add) : NULL;
-    if (a->to)
-        run(tape, backward_up, a);
+    bt_tensor dy = bt_tensor_grad(r->y), dx, dup;
+    bt_act_grad_args args = {
+        .act = r->act, .x = r->x, .up = r->up, .dy = &dy
+    };
+    if (bt_tape_grad(tape, r->x, &args.add_dx)) {
+        dx = bt_tensor_grad(r->x);
+        args.dx = &dx;
+    }
+    // One after the other if gate and up are the same tensor.
+    if (r->up == r->x && args.dx && BT_TAPE_RUN(tape, act_grad, &args))
+        args.dx = NULL;
+    if (r->up && bt_tape_grad(tape, r->up, &args.add_dup)) {
+        dup = bt_tensor_grad(r->up);
+        args.dup = &dup;
+    }
+    if (!bt_tape_status(tape, NULL) && (args.dx || args.dup))
+        BT_TAPE_RUN(tape, act_grad, &args);
 }
 
 static bt_tensor *act_forward(bt_tape *tape, bt_tensor *x, bt_tensor *up,
@@ -62,15 +39,15 @@ static bt_tensor *act_forward(bt_tape *tape, bt_tensor *x, bt_tensor *up,
 {
     bool wants = x->requires_grad || (up && up->requires_grad);
     bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, wants);
-    activation *a = bt_tape_alloc(tape, 1, sizeof(*a));
-    if (!a)
+    act_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
+    if (!r)
         return NULL;
-    *a = (activation){
-        .kernels = bt_tape_kernels(tape), .act = act, .x = x, .up = up, .y = y
-    };
-    run(tape, forward, a);
+    *r = (act_record){ act, x, up, y };
+    bt_act_args args = { act, x, up, y };
+    if (!BT_TAPE_RUN(tape, act, &args))
+        return NULL;
     if (y->requires_grad)
-        bt_tape_record(tape, act_backward, a);
+        bt_tape_record(tape, backward, r, y);
     return y;
 }
 

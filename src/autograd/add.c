@@ -1,39 +1,28 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* add.c - the sum of two tensors. */
 #include "autograd/ops.h"
-#include "backend/cpu/parallel_ranges.h"
 
-typedef struct sum {
-    const bt_kernels *kernels;
+typedef struct add_record {
     bt_tensor *a, *b, *y;
-    float *to; /* gradient of a or b, in the backward pass */
-    bool add;
-} sum;
+} add_record;
 
-static void forward(void *job, size_t first, size_t count)
+static void backward(bt_tape *tape, void *saved)
 {
-    const sum *s = job;
-    s->kernels->add(s->y->data + first, s->a->data + first, s->b->data + first,
-                    count);
-}
-
-static void backward(void *job, size_t first, size_t count)
-{
-    const sum *s = job;
-    s->kernels->scale(s->to + first, s->y->grad + first, 1.0f, count, s->add);
-}
-
-static void add_backward(bt_tape *tape, void *saved)
-{
-    sum *s = saved;
-    bt_tensor *inputs[] = { s->a, s->b };
+    const add_record *r = saved;
+    bt_tensor *inputs[] = { r->a, r->b };
+    if (!r->y->grad)
+        return;
+    bt_tensor dy = bt_tensor_grad(r->y);
+    // The first one takes dy over if it has no gradient yet.
+    bool passed = r->a != r->b && bt_tape_pass_grad(tape, r->y, r->a);
     // One after the other: they may be the same tensor.
-    for (int i = 0; i < 2 && s->y->grad; i++) {
-        s->to = bt_tape_grad(tape, inputs[i], &s->add);
-        if (s->to)
-            bt_parallel_ranges(bt_tape_threads(tape),
-                               s->y->rows * s->y->columns, bt_rows_per_task(1),
-                               backward, s);
+    for (int i = passed; i < 2; i++) {
+        bool add;
+        if (!bt_tape_grad(tape, inputs[i], &add))
+            continue;
+        bt_tensor to = bt_tensor_grad(inputs[i]);
+        bt_accumulate_args args = { &dy, &to, add };
+        BT_TAPE_RUN(tape, accumulate, &args);
     }
 }
 
@@ -47,13 +36,14 @@ bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
                             a->rows, a->columns, b->rows, b->columns);
     bt_tensor *y = bt_tape_output(tape, a->rows, a->columns,
                                   a->requires_grad || b->requires_grad);
-    sum *s = bt_tape_alloc(tape, 1, sizeof(*s));
-    if (!s)
+    add_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
+    if (!r)
         return NULL;
-    *s = (sum){ .kernels = bt_tape_kernels(tape), .a = a, .b = b, .y = y };
-    bt_parallel_ranges(bt_tape_threads(tape), a->rows * a->columns,
-                       bt_rows_per_task(1), forward, s);
+    *r = (add_record){ a, b, y };
+    bt_add_args args = { a, b, y };
+    if (!BT_TAPE_RUN(tape, add, &args))
+        return NULL;
     if (y->requires_grad)
-        bt_tape_record(tape, add_backward, s);
+        bt_tape_record(tape, backward, r, y);
     return y;
 }

@@ -1,79 +1,76 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention.c - masked attention on the tape. */
-#include "backend/cpu/attention.h"
-
 #include "autograd/ops.h"
-#include "backend/cpu/gradient_accumulation.h"
-#include "base/error.h"
 
-typedef struct saved {
-    bt_attention_shape shape;
-    const bauta_plan *plan;
+typedef struct attention_record {
     bt_tensor *q, *k, *v, *out;
-    float *lse;
-} saved;
-
-static bauta_status shape_of(bt_attention_shape *out, const bt_tensor *q,
-                             size_t value_dim, size_t heads, size_t kv_heads,
-                             float scale, bauta_error *err)
-{
-    bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
-    shape.heads = heads;
-    shape.kv_heads = kv_heads;
-    shape.head_dim = q->columns / heads;
-    shape.value_dim = value_dim;
-    shape.scale = scale;
-    return bt_attention_shape_resolve(out, &shape, err);
-}
+    bt_tensor *table; /* of the bias, or NULL */
+    bt_attention_bias bias;
+    bt_attention_grad_args args;
+} attention_record;
 
 /* Where the backward pass, which overwrites, can put a gradient: the tensor's
- * own buffer if this is the first gradient, else a buffer to be added to it. */
-static float *grad_target(bt_tape *tape, bt_tensor *tensor, float **own)
+ * own gradient if this is the first one, else a tensor that is added to it. */
+typedef struct grad_target {
+    bt_tensor *of;
+    bt_tensor to;
+    bool add;
+} grad_target;
+
+static bool target_take(bt_tape *tape, grad_target *target, bt_tensor *tensor)
 {
     bool add;
-    float *grad = bt_tape_grad(tape, tensor, &add);
-    *own = NULL;
-    if (grad && !add)
-        return grad;
-    *own = bt_tape_alloc(tape, tensor->rows * tensor->columns, sizeof(float));
-    return *own;
-}
-
-static void grad_add(bt_tape *tape, bt_tensor *tensor, const float *own)
-{
-    if (own && tensor->requires_grad)
-        bt_grad_accumulate(bt_tape_threads(tape), tensor->grad, tensor->columns,
-                           own, tensor->rows, tensor->columns, true);
-}
-
-static void attention_backward(bt_tape *tape, void *memory)
-{
-    saved *s = memory;
-    float *own[3];
-    bauta_error err;
-    if (!s->out->grad)
-        return;
-    float *dq = grad_target(tape, s->q, &own[0]);
-    float *dk = grad_target(tape, s->k, &own[1]);
-    float *dv = grad_target(tape, s->v, &own[2]);
-    if (!dq || !dk || !dv)
-        return; // the tape has failed
-    bt_cpu cpu = bt_tape_cpu(tape);
-    bauta_status status = bt_attention_backward_cpu(
-        &cpu, s->plan, &s->shape, s->q->data, s->k->data, s->v->data,
-        s->out->data, s->lse, s->out->grad, dq, dk, dv, &err);
-    if (status) {
-        bt_tape_fail(tape, status, "attention: %s", err.message);
-        return;
+    *target = (grad_target){ .of = tensor };
+    if (bt_tape_grad(tape, tensor, &add) && !add) {
+        target->to = bt_tensor_grad(tensor);
+        return true;
     }
-    grad_add(tape, s->q, own[0]);
-    grad_add(tape, s->k, own[1]);
-    grad_add(tape, s->v, own[2]);
+    target->add = tensor->requires_grad;
+    const bt_tensor *own = bt_tape_scratch(tape, tensor->grad_dtype,
+                                           tensor->rows, tensor->columns);
+    if (own)
+        target->to = *own;
+    return own != NULL;
+}
+
+static void target_add(bt_tape *tape, const grad_target *target)
+{
+    if (!target->add)
+        return;
+    bt_tensor grad = bt_tensor_grad(target->of);
+    bt_accumulate_args args = { &target->to, &grad, true };
+    BT_TAPE_RUN(tape, accumulate, &args);
+}
+
+static void backward(bt_tape *tape, void *saved)
+{
+    attention_record *r = saved;
+    grad_target q, k, v;
+    bt_tensor dtable;
+    if (!r->out->grad)
+        return;
+    bt_tensor dout = bt_tensor_grad(r->out);
+    if (!target_take(tape, &q, r->q) || !target_take(tape, &k, r->k) ||
+        !target_take(tape, &v, r->v))
+        return; // the tape has failed
+    if (r->table && bt_tape_grad(tape, r->table, &r->args.add_dtable)) {
+        dtable = bt_tensor_grad(r->table);
+        r->args.dtable = &dtable;
+    }
+    r->args.dout = &dout;
+    r->args.dq = &q.to;
+    r->args.dk = &k.to;
+    r->args.dv = &v.to;
+    if (!BT_TAPE_RUN(tape, attention_grad, &r->args))
+        return;
+    target_add(tape, &q);
+    target_add(tape, &k);
+    target_add(tape, &v);
 }
 
 static bool shapes_fit(bt_tape *tape, const bt_tensor *q, const bt_tensor *k,
-                       const bt_tensor *v, const bauta_plan *plan, size_t heads,
-                       size_t kv_heads)
+                       const bt_tensor *v, const bt_attention_plan *plan,
+                       size_t heads, size_t kv_heads)
 {
     if (q->columns % heads == 0 &&
         k->columns == q->columns / heads * kv_heads &&
@@ -88,32 +85,71 @@ static bool shapes_fit(bt_tape *tape, const bt_tensor *q, const bt_tensor *k,
     return false;
 }
 
-bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
-                           bt_tensor *v, const bauta_plan *plan, size_t heads,
-                           size_t kv_heads, float scale)
+bool bt_bias_inputs(bt_tape *tape, bt_attention_bias *to,
+                    const bt_bias_op *bias, size_t rows, size_t heads)
 {
-    bauta_error err;
+    *to = (bt_attention_bias){ .softcap = bias->softcap,
+                               .table = bias->table,
+                               .first_distance = bias->first_distance };
+    if (bias->table && (!bias->table->rows || bias->table->columns != heads))
+        return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
+                            "attention: the table of the bias is %zu x %zu, "
+                            "for %zu heads",
+                            bias->table->rows, bias->table->columns, heads);
+    if (bias->slopes)
+        to->slopes = bt_tape_input(tape, BAUTA_FLOAT32, 1, heads, bias->slopes);
+    if (bias->slopes || bias->table)
+        to->positions =
+            bt_tape_input(tape, BAUTA_UINT32, rows, 1, bias->positions);
+    return !bt_tape_status(tape, NULL);
+}
+
+bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                           bt_tensor *v, const bt_attention_plan *plan,
+                           size_t heads, size_t kv_heads, float scale,
+                           const bt_bias_op *bias)
+{
     if (!q || !k || !v || !shapes_fit(tape, q, k, v, plan, heads, kv_heads))
         return NULL;
-    size_t value_dim = v->columns / kv_heads;
-    saved *s = bt_tape_alloc(tape, 1, sizeof(*s));
-    float *lse = bt_tape_alloc(tape, q->rows * heads, sizeof(float));
-    bt_tensor *out = bt_tape_output(tape, q->rows, heads * value_dim,
-                                    q->requires_grad || k->requires_grad ||
-                                        v->requires_grad);
-    if (!s || !lse || !out)
+    attention_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
+    const bt_tensor *lse = bt_tape_scratch(tape, BAUTA_FLOAT32, q->rows, heads);
+    bt_tensor *out = bt_tape_output(
+        tape, q->rows, heads * (v->columns / kv_heads),
+        q->requires_grad || k->requires_grad || v->requires_grad ||
+            (bias && bias->table && bias->table->requires_grad));
+    if (!r || !lse || !out)
         return NULL;
-    *s =
-        (saved){ .plan = plan, .q = q, .k = k, .v = v, .out = out, .lse = lse };
-    bt_cpu cpu = bt_tape_cpu(tape);
-    bauta_status status =
-        shape_of(&s->shape, q, value_dim, heads, kv_heads, scale, &err);
-    if (!status)
-        status =
-            bt_attention_forward_cpu(&cpu, plan, &s->shape, q->data, k->data,
-                                     v->data, out->data, lse, &err);
-    if (status)
-        return bt_tape_fail(tape, status, "attention: %s", err.message);
-    bt_tape_record(tape, attention_backward, s);
+    *r = (attention_record){ .q = q,
+                             .k = k,
+                             .v = v,
+                             .out = out,
+                             .args = { .plan = plan,
+                                       .heads = heads,
+                                       .kv_heads = kv_heads,
+                                       .scale = scale,
+                                       .q = q,
+                                       .k = k,
+                                       .v = v,
+                                       .out = out,
+                                       .lse = lse } };
+    if (bias) {
+        if (!bt_bias_inputs(tape, &r->bias, bias, q->rows, heads))
+            return NULL;
+        r->args.bias = &r->bias;
+        r->table = bias->table;
+    }
+    bt_attention_args args = { .plan = plan,
+                               .heads = heads,
+                               .kv_heads = kv_heads,
+                               .scale = scale,
+                               .q = q,
+                               .k = k,
+                               .v = v,
+                               .out = out,
+                               .lse = lse,
+                               .bias = r->args.bias };
+    if (!BT_TAPE_RUN(tape, attention, &args))
+        return NULL;
+    bt_tape_record(tape, backward, r, out);
     return out;
 }

@@ -9,7 +9,7 @@
  * a time. It changes no bit of the loss or of a gradient. */
 bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                                     bool transposed, bt_tensor *bias,
-                                    const uint32_t *labels,
+                                    float softcap, const uint32_t *labels,
                                     const float *label_weights,
                                     float label_smoothing, double weight,
                                     size_t chunk);

@@ -1,53 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* norm.c - layer norm and RMS norm, of rows or of the heads of rows.
- *
- * The kernels treat each head as a row. Mean and scale of each row are saved
- * for the backward pass. */
+/* norm.c - layer norm and RMS norm, of rows or of the heads of rows. Mean and
+ * scale of each row are saved for the backward pass. */
 #include "autograd/ops.h"
-#include "backend/cpu/parallel_ranges.h"
 
 typedef struct norm_record {
-    const bt_kernels *kernels;
     bt_tensor *x, *gain, *bias, *y;
-    bt_norm norm;
+    const bt_tensor *mean, *scale;
+    bt_norm_kind kind;
+    float epsilon;
+    size_t heads;
 } norm_record;
 
-static void forward(void *job, size_t first, size_t count)
+static void backward(bt_tape *tape, void *saved)
 {
-    const norm_record *r = job;
-    r->kernels->norm(&r->norm, first, count);
-}
-
-static void backward_rows(void *job, size_t first, size_t count)
-{
-    const norm_record *r = job;
-    r->kernels->norm_backward(&r->norm, first, count);
-}
-
-static void backward_columns(void *job, size_t first, size_t count)
-{
-    const norm_record *r = job;
-    r->kernels->norm_backward_gain(&r->norm, first, count);
-}
-
-static void norm_backward(bt_tape *tape, void *saved)
-{
-    norm_record *r = saved;
-    bt_norm *n = &r->norm;
-    int threads = bt_tape_threads(tape);
+    const norm_record *r = saved;
     if (!r->y->grad)
         return;
-    n->dy = r->y->grad;
-    n->dx = bt_tape_grad(tape, r->x, &n->add_dx);
-    if (n->dx)
-        bt_parallel_ranges(threads, n->rows, bt_rows_per_task(n->width),
-                           backward_rows, r);
-    n->dgain = bt_tape_grad(tape, r->gain, &n->add_dgain);
-    n->dbias = r->bias ? bt_tape_grad(tape, r->bias, &n->add_dbias) : NULL;
-    if (n->dgain || n->dbias)
-        bt_parallel_ranges(threads, n->width,
-                           bt_columns_per_task(threads, n->width),
-                           backward_columns, r);
+    bt_tensor dy = bt_tensor_grad(r->y), dx, dgain, dbias;
+    bt_norm_grad_args args = { .kind = r->kind,
+                               .epsilon = r->epsilon,
+                               .heads = r->heads,
+                               .x = r->x,
+                               .gain = r->gain,
+                               .mean = r->mean,
+                               .scale = r->scale,
+                               .dy = &dy };
+    if (bt_tape_grad(tape, r->x, &args.add_dx)) {
+        dx = bt_tensor_grad(r->x);
+        args.dx = &dx;
+    }
+    if (bt_tape_grad(tape, r->gain, &args.add_dgain)) {
+        dgain = bt_tensor_grad(r->gain);
+        args.dgain = &dgain;
+    }
+    if (r->bias && bt_tape_grad(tape, r->bias, &args.add_dbias)) {
+        dbias = bt_tensor_grad(r->bias);
+        args.dbias = &dbias;
+    }
+    if (!bt_tape_status(tape, NULL))
+        BT_TAPE_RUN(tape, norm_grad, &args);
 }
 
 /* Whether the shapes fit; if not, the tape fails. */
@@ -81,29 +72,25 @@ bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                  (bias && bias->requires_grad);
     bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, wants);
     norm_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
-    size_t rows = x->rows * heads;
-    float *mean = bt_tape_alloc(tape, rows, sizeof(float));
-    float *scale = bt_tape_alloc(tape, rows, sizeof(float));
+    const bt_tensor *mean =
+        bt_tape_scratch(tape, BAUTA_FLOAT32, x->rows * heads, 1);
+    const bt_tensor *scale =
+        bt_tape_scratch(tape, BAUTA_FLOAT32, x->rows * heads, 1);
     if (!scale)
         return NULL;
-    *r = (norm_record){ .kernels = bt_tape_kernels(tape),
-                        .x = x,
-                        .gain = gain,
-                        .bias = bias,
-                        .y = y,
-                        .norm = { .kind = kind,
-                                  .rows = rows,
-                                  .width = x->columns / heads,
-                                  .epsilon = epsilon,
-                                  .x = x->data,
-                                  .gain = gain->data,
-                                  .bias = bias ? bias->data : NULL,
-                                  .mean = mean,
-                                  .scale = scale,
-                                  .y = y->data } };
-    bt_parallel_ranges(bt_tape_threads(tape), rows,
-                       bt_rows_per_task(r->norm.width), forward, r);
+    bt_norm_args args = { .kind = kind,
+                          .epsilon = epsilon,
+                          .heads = heads,
+                          .x = x,
+                          .gain = gain,
+                          .bias = bias,
+                          .y = y,
+                          .mean = mean,
+                          .scale = scale };
+    *r = (norm_record){ x, gain, bias, y, mean, scale, kind, epsilon, heads };
+    if (!BT_TAPE_RUN(tape, norm, &args))
+        return NULL;
     if (y->requires_grad)
-        bt_tape_record(tape, norm_backward, r);
+        bt_tape_record(tape, backward, r, y);
     return y;
 }

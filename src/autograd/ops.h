@@ -3,15 +3,12 @@
  *
  * Every op checks its shapes, computes its output and records itself for the
  * backward pass. Tensors have one row per token. After a failure of the tape,
- * ops return NULL at once and accept NULL tensors. Kernels are called for
- * ranges of rows (or of columns, where rows are summed), so threads change no
- * bit; a row's result depends on that row alone, so batching changes none
- * either. */
+ * ops return NULL at once and accept NULL tensors. The arithmetic is the
+ * backend's (backend.h): no op reads a tensor itself or starts a thread. */
 #ifndef BT_OPS_H
 #define BT_OPS_H
 
 #include "autograd/tape.h"
-#include "mask/plan.h"
 
 /* A label or id that is ignored. */
 #define BT_IGNORE_INDEX UINT32_MAX
@@ -32,9 +29,10 @@ typedef struct bt_linear_op {
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y);
 
-/* The rows `ids` of a table, times `scale`. ids (rows) are read again by the
- * backward pass. The row `padding_id` (BT_IGNORE_INDEX: none) gets no gradient,
- * as with padding_idx in torch.nn.Embedding. */
+/* The rows `ids` of a table, times `scale`. ids (rows) stay valid and unchanged
+ * until the tape is rewound, as all host arrays that ops take, except labels.
+ * The row `padding_id` (BT_IGNORE_INDEX: none) gets no gradient, as with
+ * padding_idx in torch.nn.Embedding. */
 bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                            size_t rows, float scale, uint32_t padding_id);
 
@@ -51,12 +49,15 @@ bt_tensor *bt_op_gated(bt_tape *tape, bt_tensor *gate, bt_tensor *up,
                        bt_act act);
 
 /* Rotary position embeddings: columns c and c + dim / 2 of each head are
- * rotated by the angle positions[row] * frequencies[c] (half-split). positions
- * (rows) and frequencies (dim / 2) are copied. */
+ * rotated by the angle positions[row] * frequencies[c] (half-split); positions
+ * (rows), frequencies (dim / 2). */
 bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
                         const uint32_t *positions, const float *frequencies);
 
 bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
+
+/* x * factor. */
+bt_tensor *bt_op_scale(bt_tape *tape, bt_tensor *x, float factor);
 
 /* Keep each element with probability 1 - rate, scaled by 1 / (1 - rate). The
  * choice depends only on the seed, the site and the token: site identifies the
@@ -64,14 +65,32 @@ bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
 bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
                          uint32_t site, const uint64_t *tokens);
 
+/* A softcap and an additive mask for the scores of an attention: slopes or a
+ * table by distance, at most one of them; see bauta_attention_bias. */
+typedef struct bt_bias_op {
+    float softcap;       /* 0: none */
+    const float *slopes; /* (heads) or NULL */
+    bt_tensor *table;    /* (distances, heads) or NULL */
+    ptrdiff_t first_distance;
+    const uint32_t *positions; /* (queries) in their sequences; with slopes or a
+                                  table */
+} bt_bias_op;
+
 /* Masked attention; q (queries, heads * dim), k and v (keys, kv_heads * dim).
- * The plan must outlive the backward pass. scale 0: 1 / sqrt(dim). */
+ * The plan must outlive the backward pass. scale 0: 1 / sqrt(dim). bias may be
+ * NULL. */
 bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
-                           bt_tensor *v, const bauta_plan *plan, size_t heads,
-                           size_t kv_heads, float scale);
+                           bt_tensor *v, const bt_attention_plan *plan,
+                           size_t heads, size_t kv_heads, float scale,
+                           const bt_bias_op *bias);
+
+/* The tensors of a bias for a backend. False if the tape has failed. */
+bool bt_bias_inputs(bt_tape *tape, bt_attention_bias *to,
+                    const bt_bias_op *bias, size_t rows, size_t heads);
 
 /* Cross-entropy of the logits x W^T + bias, fused with the output layer, so
- * that only the logits of 256 rows exist at a time. The loss is the mean over
+ * that only the logits of some rows exist at a time. A softcap c that is not 0
+ * makes them c tanh(logit / c). The loss is the mean over
  * rows whose label is not BT_IGNORE_INDEX, times `weight` (for gradient
  * accumulation: this micro-batch's share of all counted labels).
  * label_weights (rows), NULL for 1, multiplies loss and gradients of each row;
@@ -86,7 +105,7 @@ typedef struct bt_loss {
     size_t counted; /* rows whose label is not BT_IGNORE_INDEX */
 } bt_loss;
 bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                            bool transposed, bt_tensor *bias,
+                            bool transposed, bt_tensor *bias, float softcap,
                             const uint32_t *labels, const float *label_weights,
                             float label_smoothing, double weight);
 
@@ -94,6 +113,7 @@ bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
  * of bt_row_stats: logprobs (rows), 0 where the label is BT_IGNORE_INDEX. The
  * logits are computed as above. For inference: the tape must not record. */
 void bt_op_logprobs(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool transposed,
-                    bt_tensor *bias, const uint32_t *labels, float *logprobs);
+                    bt_tensor *bias, float softcap, const uint32_t *labels,
+                    float *logprobs);
 
 #endif

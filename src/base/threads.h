@@ -1,25 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* threads.h - parallel loops over OpenMP, and the waits between their tasks.
- *
- * A loop runs tasks that write disjoint outputs. Any thread may run any task,
- * so no result may depend on the assignment. */
+/* threads.h - waits between the tasks of a parallel loop (thread_pool.h). */
 #ifndef BT_THREADS_H
 #define BT_THREADS_H
 
 #include <stdbool.h>
-#include <stddef.h>
-
-/* One task. `thread`, from 0 to the requested number of threads - 1, selects
- * scratch memory; nothing else may depend on it. */
-typedef void bt_task_fn(void *job, size_t task, int thread);
-
-/* Run tasks 0 to count - 1 and return when all are done. They start in this
- * order, each on the first free thread, so a task may wait for an earlier one.
- * Fewer threads are used if the system cannot start as many. */
-void bt_parallel_for(int threads, size_t count, bt_task_fn *run, void *job);
-
-/* Number of cores that this process may use. */
-int bt_threads_available(void);
 
 /* A counter that tasks advance and others wait for. */
 typedef struct bt_progress {

@@ -229,6 +229,8 @@ uint64_t bt_corpus_digest(const bauta_corpus *corpus)
         return hash;
     hash = side_digest(bt_digest_mix(1, corpus->documents), &corpus->text,
                        corpus->documents);
+    if (corpus->label_limit)
+        hash = bt_digest_mix(hash, corpus->label_limit);
     if (corpus->pairs)
         hash = side_digest(hash, &corpus->source, corpus->documents);
     atomic_store(&known->digest, hash);
@@ -296,6 +298,7 @@ bauta_status bauta_corpus_split(bauta_corpus *corpus, double share,
     if (status)
         return status;
     made->memory = corpus->memory;
+    made->label_limit = corpus->label_limit;
     atomic_store(&corpus->digest, 0);
     status = corpus->documents == 1 && !corpus->pairs
                  ? split_text(corpus, share, made, err)

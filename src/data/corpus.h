@@ -31,6 +31,8 @@ struct bauta_corpus {
     uint64_t bytes; /* of the files */
     size_t memory; /* most bytes of each array; see bt_spill_buffer_reserve() */
     bool pairs;
+    uint32_t label_limit; /* tokens from this id on are inputs only, never
+                             labels of next-token prediction; 0: none are */
     bt_corpus_side text, source;  /* source: only with pairs */
     atomic_uint_least64_t digest; /* 0: not computed yet */
     bt_corpus_unknown unknown;

@@ -74,7 +74,8 @@ typedef struct example {
     const uint32_t *tokens;
     size_t first; /* index of the first token in the corpus */
     size_t count;
-    size_t after; /* tokens of the document that follow */
+    size_t after;         /* tokens of the document that follow */
+    uint32_t label_limit; /* of the corpus */
 } example;
 
 static example example_of(const bauta_corpus *corpus, const bt_example *s)
@@ -82,13 +83,17 @@ static example example_of(const bauta_corpus *corpus, const bt_example *s)
     const bt_corpus_side *text = &corpus->text;
     size_t first = text->offsets[s->document] + s->first;
     return (example){ text->tokens + first, first, s->count,
-                      text->offsets[s->document + 1] - first - s->count };
+                      text->offsets[s->document + 1] - first - s->count,
+                      corpus->label_limit };
 }
 
 /* The label of next-token prediction; the last token of a document has none. */
 static uint32_t next_of(const example *p, size_t i)
 {
-    return i + 1 < p->count + p->after ? p->tokens[i + 1] : BAUTA_IGNORE;
+    if (i + 1 >= p->count + p->after)
+        return BAUTA_IGNORE;
+    uint32_t next = p->tokens[i + 1];
+    return p->label_limit && next >= p->label_limit ? BAUTA_IGNORE : next;
 }
 
 static void causal_fill(uint32_t *ids, uint32_t *labels, const example *p)

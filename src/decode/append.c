@@ -13,7 +13,6 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "base/threads.h"
 #include "mask/mask.h"
 #include "runtime/context.h"
 
@@ -78,23 +77,25 @@ static bauta_status pages_reserve(const append_batch *b, bauta_error *err)
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; i < b->count && !status; i++)
         status = bt_block_table_alloc(&b->inputs[i].sequence->block_table,
+                                      b->session->context->stream,
                                       b->inputs[i].count, err);
     return status;
 }
 
-static void commit_task(void *job, size_t task, int thread)
+/* Copy-on-write, for some sequences at a time. */
+static bauta_status pages_commit(const append_batch *b, bauta_error *err)
 {
-    (void)thread;
-    const append_batch *b = job;
-    bt_block_table_commit(&b->inputs[task].sequence->block_table);
-}
-
-/* Copy-on-write. A few sequences rarely have anything to copy, so they take one
- * thread. */
-static void pages_commit(append_batch *b)
-{
-    int threads = b->count < SHARE_TOKENS ? 1 : b->session->context->threads;
-    bt_parallel_for(threads, b->count, commit_task, b);
+    enum { SOME = 64 };
+    bt_block_table *tables[SOME];
+    bauta_status status = BAUTA_OK;
+    for (size_t first = 0; first < b->count && !status; first += SOME) {
+        size_t count = bt_size_min(SOME, b->count - first);
+        for (size_t i = 0; i < count; i++)
+            tables[i] = &b->inputs[first + i].sequence->block_table;
+        status = bt_block_tables_commit(tables, count,
+                                        b->session->context->stream, err);
+    }
+    return status;
 }
 
 static void pages_release(const append_batch *b)
@@ -149,6 +150,17 @@ static bool split_by_tokens(const append_batch *b)
     return true;
 }
 
+static bauta_status worker_create(bt_decode_worker *worker, bt_stream *stream,
+                                  bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (!worker->stream)
+        status = stream->backend->stream_fork(&worker->stream, stream, err);
+    if (!status && !worker->tape)
+        status = bt_tape_create(&worker->tape, worker->stream, err);
+    return status;
+}
+
 static bauta_status workers_create(bt_decode_session *session, bauta_error *err)
 {
     bauta_context *context = session->context;
@@ -160,9 +172,7 @@ static bauta_status workers_create(bt_decode_session *session, bauta_error *err)
         return bt_fail_memory(err, "decode workers",
                               count * sizeof(*session->workers));
     for (size_t l = 0; l < count && !status; l++)
-        if (!session->workers[l].tape)
-            status = bt_tape_create(&session->workers[l].tape, context->kernels,
-                                    1, err);
+        status = worker_create(&session->workers[l], context->stream, err);
     return status;
 }
 
@@ -180,7 +190,8 @@ static void worker_task(void *job, size_t task, int thread)
 static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
 {
     int workers = session->context->threads;
-    bt_parallel_for(workers, (size_t)workers, worker_task, session);
+    bt_parallel_for(session->context->pool, (size_t)workers, worker_task,
+                    session);
     for (int l = 0; l < workers; l++)
         if (session->workers[l].status) {
             if (err)
@@ -197,7 +208,8 @@ static bauta_status run(const append_batch *b, bauta_error *err)
     bt_decode_session *session = b->session;
     bauta_status status = BAUTA_OK;
     size_t threads = (size_t)session->context->threads;
-    if (threads > 1 && b->tokens / threads >= SHARE_TOKENS) {
+    if (session->context->stream->backend->stream_fork && threads > 1 &&
+        b->tokens / threads >= SHARE_TOKENS) {
         status = workers_create(session, err);
         if (!status && split_by_tokens(b))
             return workers_run(session, err);
@@ -220,7 +232,9 @@ bauta_status bt_decode_session_append(bt_decode_session *session,
     if (status)
         return status;
     status = pages_reserve(&b, err);
-    pages_commit(&b);
+    bauta_status copied = pages_commit(&b, status ? NULL : err);
+    if (!status)
+        status = copied;
     if (!status)
         status = run(&b, err);
     if (status)

@@ -68,7 +68,8 @@ bool bt_beam_search_init(bt_beam_search *s, const bauta_generate_options *o)
     s->finished = bt_alloc_zero(s->beams, sizeof(*s->finished));
     s->candidates =
         bt_alloc_zero(s->candidate_capacity, sizeof(*s->candidates));
-    if (!s->open || !s->next || !s->finished || !s->candidates) {
+    s->choices = bt_alloc_zero(s->candidate_capacity, sizeof(*s->choices));
+    if (!s->open || !s->next || !s->finished || !s->candidates || !s->choices) {
         bt_beam_search_release(s);
         return false;
     }
@@ -82,6 +83,7 @@ void bt_beam_search_release(bt_beam_search *s)
     bt_free(s->next);
     bt_free(s->finished);
     bt_free(s->candidates);
+    bt_free(s->choices);
     *s = (bt_beam_search){ 0 };
 }
 
@@ -115,65 +117,18 @@ double bt_length_power(size_t count, float p)
 
 /* ---- selecting --------------------------------------------------------- */
 
-/* Offer a row of log-probabilities, after the logits processors. */
-static bt_sample_status add_row(bt_beam_search *s, bt_topk *picks,
-                                const bt_sampler_scratch *scratch,
-                                const float *x, size_t beam,
-                                const bauta_generate_options *o,
-                                const bt_token_history *h, float *lse)
+void bt_beam_search_take(bt_beam_search *s, size_t count)
 {
-    bt_row_stats row;
-    bt_sample_status status = bt_row_stats_compute(&row, scratch, x);
-    float subtract = row.lse;
-    *lse = row.lse;
-    if (!status &&
-        (o->renormalize_logits || bt_logits_processors_active(o, h))) {
-        for (size_t j = 0; j < scratch->vocab; j++)
-            scratch->work[j] = x[j] - row.lse;
-        bt_logits_processors_apply(scratch->work, scratch, o, h);
-        x = scratch->work;
-        subtract = 0;
-        status = bt_row_stats_compute(&row, scratch, x);
-        if (status == BT_SAMPLE_ALL_MASKED)
-            return BT_SAMPLE_OK; // another beam may continue
-        if (o->renormalize_logits)
-            subtract = row.lse;
-    }
-    if (!status)
-        bt_topk_add_row(picks, scratch->kernels, x, scratch->vocab, row.max,
-                        (uint32_t)beam, subtract, s->open[beam].score);
-    return status;
-}
-
-bt_sample_status bt_beam_search_select(bt_beam_search *s,
-                                       const bt_sampler_scratch *scratch,
-                                       const float *const *rows,
-                                       const bauta_generate_options *o,
-                                       const bt_token_history *histories)
-{
-    bt_topk picks =
-        bt_topk_init(scratch->topk, bt_size_min(s->candidate_capacity,
-                                                scratch->topk_capacity));
-    s->candidate_count = 0;
-    for (size_t b = 0; b < s->open_count; b++) {
-        // s->next is free until the preview, and holds log-sum-exps here.
-        bt_sample_status status = add_row(s, &picks, scratch, rows[b], b, o,
-                                          &histories[b], &s->next[b].score);
-        if (status)
-            return status;
-    }
-    bt_topk_sort(&picks);
-    for (size_t i = 0; i < picks.count; i++) {
-        const bt_topk_item *p = &picks.all[i];
+    for (size_t i = 0; i < count; i++) {
+        const bt_beam_choice *c = &s->choices[i];
         s->candidates[i] = (bt_beam_candidate){
-            .score = p->value,
-            .beam = p->row,
-            .token = p->id,
-            .logprob = rows[p->row][p->id] - s->next[p->row].score,
+            .score = c->score,
+            .beam = c->beam,
+            .token = c->token,
+            .logprob = c->logprob,
         };
     }
-    s->candidate_count = picks.count;
-    return s->candidate_count ? BT_SAMPLE_OK : BT_SAMPLE_ALL_MASKED;
+    s->candidate_count = count;
 }
 
 /* ---- advancing --------------------------------------------------------- */

@@ -5,12 +5,12 @@
  * there are beams, or more with several end tokens, so that enough remain when
  * some of them end. A candidate that ends and is among the best `beams` becomes
  * a finished hypothesis with its score over a power of its length; the best
- * others stay open. The search is independent of the model: it takes rows of
- * logits and decides which beams continue. */
+ * others stay open. The search is independent of the model: it takes the
+ * continuations that a backend selects and decides which beams continue. */
 #ifndef BT_BEAM_H
 #define BT_BEAM_H
 
-#include "decode/sampler.h"
+#include "backend/op_types.h"
 
 /* ---- the tree of tokens ------------------------------------------------ */
 
@@ -69,21 +69,20 @@ typedef struct bt_beam_search {
     float length_penalty;
     bauta_early_stopping early_stopping;
     size_t open_count, next_count, finished_count, candidate_count;
-    bt_open_beam *open, *next;     /* (beams) */
-    bt_finished_beam *finished;    /* (beams) sorted, the best one first */
-    bt_beam_candidate *candidates; /* (wide) `count` of them in this step */
+    bt_open_beam *open, *next;  /* (beams) */
+    bt_finished_beam *finished; /* (beams) sorted, the best one first */
+    bt_beam_candidate
+        *candidates;         /* (wide) `candidate_count` of them in this step */
+    bt_beam_choice *choices; /* (wide) for the operation that selects them */
 } bt_beam_search;
 
 /* Start with one open beam without tokens. False when memory runs out. */
 bool bt_beam_search_init(bt_beam_search *s, const bauta_generate_options *o);
 void bt_beam_search_release(bt_beam_search *s);
 
-/* Select the candidates. Row i and history i belong to open beam i. */
-bt_sample_status bt_beam_search_select(bt_beam_search *s,
-                                       const bt_sampler_scratch *scratch,
-                                       const float *const *rows,
-                                       const bauta_generate_options *o,
-                                       const bt_token_history *histories);
+/* Take the first `count` choices, the result of the backend's operation `beam`
+ * for the open beams, as the candidates. */
+void bt_beam_search_take(bt_beam_search *s, size_t count);
 
 /* After the caller has marked the candidates that end: fill `next` with those
  * that would stay open, with `parent` and `score` only. Nothing else changes,

@@ -36,8 +36,8 @@ static bauta_status cross_kv_create(bt_cross_kv **out,
     *cross_kv = (bt_cross_kv){ .session = session, .references = 1 };
     bt_block_table_init(&cross_kv->block_table, session->pool,
                         session->model->config.decoder.layers);
-    bauta_status status =
-        bt_block_table_reserve(&cross_kv->block_table, tokens, err);
+    bauta_status status = bt_block_table_reserve(
+        &cross_kv->block_table, session->context->stream, tokens, err);
     if (status)
         bt_cross_kv_release(cross_kv);
     else
@@ -115,8 +115,8 @@ static bauta_status sources_run(bt_decode_session *session, size_t count,
         return bt_tape_status(tape, err);
     bt_token_axis axis = { count, lengths, 0 };
     bauta_status status = bt_decode_worker_plans(
-        &session->whole, &input, &session->model->config,
-        BAUTA_ATTENTION_ENCODER,
+        &session->whole, session->context->stream, &input,
+        &session->model->config, BAUTA_ATTENTION_ENCODER,
         &(bt_batch_mask){ .queries = axis, .keys = axis }, err);
     if (status)
         return status;

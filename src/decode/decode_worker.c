@@ -21,7 +21,10 @@ void bt_decode_worker_release(bt_decode_worker *worker)
 {
     bt_tape_free(worker->tape);
     for (size_t i = 0; i < BT_SLOT_COUNT; i++)
-        bt_decode_plan_release(&worker->plans[i]);
+        if (worker->plans[i])
+            worker->plans[i]->backend->plan_free(worker->plans[i]);
+    if (worker->stream)
+        worker->stream->backend->stream_free(worker->stream);
 }
 
 /* ---- inputs ------------------------------------------------------------ */
@@ -74,7 +77,7 @@ static bool sources_pack(worker_batch *b)
 
 /* ---- plans ------------------------------------------------------------- */
 
-bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
+bauta_status bt_decode_worker_plans(bt_decode_worker *worker, bt_stream *stream,
                                     bt_forward_input *forward,
                                     const bt_model_config *config,
                                     bauta_attention_kind attention,
@@ -82,15 +85,17 @@ bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
                                     bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
+    bt_plan_use use =
+        attention == BAUTA_ATTENTION_ENCODER ? BT_PLAN_FORWARD : BT_PLAN_DECODE;
     for (size_t l = 0;
          l < bt_attention_layer_count(config, attention) && !status; l++) {
         bt_attention_slot slot = bt_layer_slot(config, attention, l);
-        const bauta_plan **plan = &forward->plans[slot];
-        if (*plan)
+        if (forward->plans[slot])
             continue;
         bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
-        status = bt_decode_plan_build(&worker->plans[slot], &mask, err);
-        *plan = &worker->plans[slot].plan;
+        status = stream->backend->plan_build(stream, &worker->plans[slot],
+                                             &mask, use, err);
+        forward->plans[slot] = worker->plans[slot];
     }
     return status;
 }
@@ -111,8 +116,8 @@ static bauta_status self_plans(worker_batch *b, bauta_error *err)
     bt_batch_mask batch = { .queries = { b->count, rows, 0 },
                             .keys = { b->count, keys, 0 },
                             .windows = windows };
-    return bt_decode_worker_plans(b->worker, &b->forward,
-                                  &b->session->model->config,
+    return bt_decode_worker_plans(b->worker, bt_tape_stream(b->tape),
+                                  &b->forward, &b->session->model->config,
                                   BAUTA_ATTENTION_DECODER, &batch, err);
 }
 
@@ -135,8 +140,8 @@ static bauta_status cross_plan(worker_batch *b, bauta_error *err)
     bt_batch_mask batch = { .queries = { documents, rows, 0 },
                             .keys = { documents, keys, 0 } };
     if (!status)
-        status = bt_decode_worker_plans(b->worker, &b->forward,
-                                        &b->session->model->config,
+        status = bt_decode_worker_plans(b->worker, bt_tape_stream(b->tape),
+                                        &b->forward, &b->session->model->config,
                                         BAUTA_ATTENTION_CROSS, &batch, err);
     return status;
 }
@@ -155,6 +160,11 @@ static bauta_status prepare(worker_batch *b, bauta_error *err)
 
 /* ---- logits ------------------------------------------------------------ */
 
+static bool wants_logits(const bt_decode_input *input)
+{
+    return input->logits || input->logits_tensor;
+}
+
 /* The last rows of the inputs that want logits, in order. */
 static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
                                    size_t *wanted)
@@ -166,7 +176,7 @@ static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
         return NULL;
     for (size_t i = 0; i < b->count; i++) {
         row += b->inputs[i].count;
-        if (b->inputs[i].logits)
+        if (wants_logits(&b->inputs[i]))
             rows[count++] = (uint32_t)(row - 1);
     }
     *wanted = count;
@@ -175,37 +185,60 @@ static bt_tensor *rows_with_logits(const worker_batch *b, bt_tensor *x,
     return bt_op_embedding(b->tape, x, rows, count, 1.0f, BT_IGNORE_INDEX);
 }
 
+/* Whether the logits of an input follow `count` rows after those of the first.
+ */
+static bool logits_follow(const bt_decode_input *input,
+                          const bt_decode_input *first, size_t count,
+                          size_t vocab)
+{
+    if (first->logits_tensor)
+        return input->logits_tensor == first->logits_tensor &&
+               input->logits_row == first->logits_row + count;
+    return input->logits == first->logits + count * vocab;
+}
+
 /* The number of inputs, from `from` on, whose logits are contiguous. *next
  * becomes the first input that breaks the run. */
 static size_t logits_contiguous(const worker_batch *b, size_t from,
                                 size_t *next)
 {
     size_t vocab = b->session->model->config.vocab_size, count = 0;
-    const float *first = b->inputs[from].logits;
+    const bt_decode_input *first = &b->inputs[from];
     for (; from < b->count; from++) {
-        const float *logits = b->inputs[from].logits;
-        if (logits && logits != first + count * vocab)
+        const bt_decode_input *input = &b->inputs[from];
+        if (wants_logits(input) && !logits_follow(input, first, count, vocab))
             break;
-        count += logits != NULL;
+        count += wants_logits(input);
     }
     *next = from;
     return count;
 }
 
-/* Write logits directly to the callers' memory. */
-static void logits_write(const worker_batch *b, const bt_tensor *x)
+/* The logits of rows x, to where an input and those after it want them. */
+static bool logits_run(const worker_batch *b, const bt_tensor *x,
+                       const bt_decode_input *input)
 {
     bt_model *model = b->session->model;
-    const bt_tensor *bias = bt_transformer_head_bias(model);
-    bt_linear l = bt_linear_of(bt_transformer_head_weight(model), false);
+    if (!input->logits_tensor)
+        return bt_transformer_logits_to_host(b->tape, model, x, input->logits);
+    bt_tensor to =
+        bt_tensor_rows(input->logits_tensor, input->logits_row, x->rows);
+    return bt_linear_forward(b->tape, x, bt_transformer_head_weight(model),
+                             false, bt_transformer_head_bias(model), &to) &&
+           bt_softcap_logits(b->tape, &to, model->config.head_softcap);
+}
+
+/* Write logits directly to where the callers want them. */
+static void logits_write(const worker_batch *b, const bt_tensor *x)
+{
     size_t row = 0, next;
     for (size_t i = 0; i < b->count; i = next) {
         next = i + 1;
-        if (!b->inputs[i].logits)
+        if (!wants_logits(&b->inputs[i]))
             continue;
         size_t count = logits_contiguous(b, i, &next);
-        if (!bt_linear_forward(b->tape, &l, count, x->data + row * l.inputs,
-                               bias ? bias->data : NULL, b->inputs[i].logits))
+        bt_tensor part = bt_tensor_rows(x, row, count);
+        if (!logits_run(b, &part, &b->inputs[i]))
             return;
         row += count;
     }

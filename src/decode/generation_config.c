@@ -436,6 +436,19 @@ static void put_words(bt_string_writer *w, const bauta_generate_options *o)
     bt_put_text(w, "]");
 }
 
+static void put_bias(bt_string_writer *w, const bauta_generate_options *o)
+{
+    if (!o->logit_bias_count || !o->logit_bias)
+        return;
+    put_key(w, "logit_bias");
+    for (size_t i = 0; i < o->logit_bias_count; i++) {
+        bt_put(w, "%s\"%u\": ", i ? ", " : "{",
+               (unsigned)o->logit_bias[i].token);
+        bt_put_real(w, (double)o->logit_bias[i].bias, 9);
+    }
+    bt_put_text(w, "}");
+}
+
 static void put_stops(bt_string_writer *w, const bauta_generate_options *o)
 {
     if (!o->stop_string_count || !o->stop_strings)
@@ -494,6 +507,10 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
     put_size(&w, "min_new_tokens", o->min_new_tokens);
     put_size(&w, "min_length", o->min_length);
     put_float(&w, "repetition_penalty", o->repetition_penalty);
+    if (o->presence_penalty != 0.0f)
+        put_float(&w, "presence_penalty", o->presence_penalty);
+    if (o->frequency_penalty != 0.0f)
+        put_float(&w, "frequency_penalty", o->frequency_penalty);
     put_size(&w, "no_repeat_ngram_size", o->no_repeat_ngram_size);
     put_sampling(&w, o);
     put_search(&w, o);
@@ -503,6 +520,7 @@ size_t bauta_generate_options_json(const bauta_generate_options *options,
     put_ends(&w, o);
     put_banned(&w, o);
     put_words(&w, o);
+    put_bias(&w, o);
     put_stops(&w, o);
     bt_put_text(&w, "}");
     return bt_put_end(&w);

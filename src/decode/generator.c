@@ -26,8 +26,6 @@ static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
     g->queue_end = &g->queue;
     bauta_status status = bt_decode_session_create(
         &g->session, g->context, g->model, g->options.cache_bytes, err);
-    if (!status)
-        status = bt_generator_reserve_scratch(g, 1, 1, err);
     if (status)
         return status;
     g->prefixes =
@@ -49,7 +47,7 @@ bauta_status bauta_generator_create(bauta_generator **out,
     bauta_generator_options chosen;
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     bauta_status status = BT_SIZED_READ(&chosen, BAUTA_GENERATOR_OPTIONS_INIT,
                                         options, "options", err);
@@ -93,18 +91,18 @@ void bauta_generator_free(bauta_generator *g)
     bt_free(g->running);
     bt_free(g->prefixes);
     bt_free(g->results.items);
-    bt_free(g->rows);
+    if (g->logits.memory)
+        g->logits.backend->free(&g->logits);
+    bt_free(g->logits_row);
     bt_free(g->inputs);
-    bt_free(g->scratch);
-    bt_free(g->scratch_floats);
-    bt_free(g->scratch_marks);
-    bt_free(g->scratch_topk);
-    bt_free((void *)g->beam_rows);
+    bt_free(g->samples);
+    bt_free(g->beams);
+    bt_free(g->scores);
     bt_free(g->histories);
     bt_free(g);
 }
 
-/* ---- scratch memory ---------------------------------------------------- */
+/* ---- memory ------------------------------------------------------------ */
 
 bool bt_generator_replace_block(void **block, size_t count, size_t size)
 {
@@ -114,56 +112,6 @@ bool bt_generator_replace_block(void **block, size_t count, size_t size)
     bt_free(*block);
     *block = larger;
     return true;
-}
-
-static bool scratch_create(bauta_generator *g, size_t threads)
-{
-    size_t cells = bt_size_mul(threads, g->vocab);
-    return bt_generator_replace_block((void **)&g->scratch_floats,
-                                      bt_size_mul(cells, 2), sizeof(float)) &&
-           bt_generator_replace_block((void **)&g->scratch_marks, cells, 1) &&
-           bt_generator_replace_block((void **)&g->scratch, threads,
-                                      sizeof(*g->scratch));
-}
-
-static void scratch_assign(bauta_generator *g, size_t threads)
-{
-    for (size_t t = 0; t < threads; t++)
-        g->scratch[t] = (bt_sampler_scratch){
-            .kernels = g->context->kernels,
-            .vocab = g->vocab,
-            .work = g->scratch_floats + 2 * t * g->vocab,
-            .exps = g->scratch_floats + (2 * t + 1) * g->vocab,
-            .marks = g->scratch_marks + t * g->vocab,
-            .topk = g->scratch_topk + t * g->topk_capacity,
-            .topk_capacity = g->topk_capacity,
-        };
-}
-
-bauta_status bt_generator_reserve_scratch(bauta_generator *g, size_t wide,
-                                          size_t beams, bauta_error *err)
-{
-    size_t threads = (size_t)g->context->threads;
-    wide = bt_size_max(wide, g->vocab);
-    bool made = g->scratch || scratch_create(g, threads);
-    if (made && wide > g->topk_capacity) {
-        made = bt_generator_replace_block((void **)&g->scratch_topk,
-                                          bt_size_mul(threads, wide),
-                                          sizeof(bt_topk_item));
-        g->topk_capacity = made ? wide : g->topk_capacity;
-    }
-    if (made && beams > g->beams_capacity) {
-        size_t count = bt_size_mul(threads, beams);
-        made = bt_generator_replace_block((void **)&g->beam_rows, count,
-                                          sizeof(float *)) &&
-               bt_generator_replace_block((void **)&g->histories, count,
-                                          sizeof(bt_token_history));
-        g->beams_capacity = made ? beams : g->beams_capacity;
-    }
-    if (!made)
-        return bt_fail_memory(err, "sampling", g->vocab);
-    scratch_assign(g, threads);
-    return BAUTA_OK;
 }
 
 /* ---- requests and results ---------------------------------------------- */

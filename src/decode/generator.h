@@ -3,6 +3,7 @@
 #ifndef BT_GENERATOR_H
 #define BT_GENERATOR_H
 
+#include "backend/backend.h"
 #include "decode/request.h"
 
 /* An entry of the prefix cache: a finished sequence whose pages can be shared
@@ -47,20 +48,17 @@ struct bauta_generator {
 
     bt_result_queue results;
 
-    bool sampled; /* sampled, but not all requests are committed */
-    float *rows;  /* (rows_room, vocab) */
-    size_t rows_capacity;
-    bt_decode_input *inputs; /* (feeds_room) */
-    size_t inputs_capacity;
-
-    bt_sampler_scratch *scratch; /* (threads) */
-    float *scratch_floats;
-    unsigned char *scratch_marks;
-    bt_topk_item *scratch_topk;
-    size_t topk_capacity;        /* of each */
-    const float **beam_rows;     /* (threads, options.sequences) */
+    /* A step: append, sample, commit. After a failure the next call goes on
+     * where it stopped. */
+    bool appended, sampled;
+    bt_buffer logits;            /* (rows_capacity, vocab) on the device */
+    float *logits_row;           /* (vocab) in host memory, for callers */
+    size_t rows_capacity;        /* of everything below */
+    bt_decode_input *inputs;     /* for each sequence */
+    bt_sample_item *samples;     /* of requests without beam search */
+    bt_beam_item *beams;         /* of those with */
+    float *scores;               /* of the beams */
     bt_token_history *histories; /* likewise */
-    size_t beams_capacity;
 };
 
 /* Start requests from the queue while there is capacity, encode their sources,
@@ -70,10 +68,6 @@ bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err);
 /* Replace a block by a larger one of zeros; the old contents are lost. False
  * when memory runs out. */
 bool bt_generator_replace_block(void **block, size_t count, size_t size);
-/* Reserve sampler scratch for `wide` candidates and `beams` beams. */
-bauta_status bt_generator_reserve_scratch(bauta_generator *g, size_t wide,
-                                          size_t beams, bauta_error *err);
-
 /* Move the sequence of a finished request to the prefix cache, if it is on. */
 void bt_generator_cache_prefix(bauta_generator *g, bt_request *r);
 /* Evict the least recently used entry; false: the cache is empty. */

@@ -7,7 +7,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "base/threads.h"
 #include "runtime/context.h"
 
 #include <string.h>
@@ -16,12 +15,32 @@
 
 /* Inputs and rows of logits of this step so far. */
 typedef struct step_counts {
+    const bt_tensor *logits; /* of all rows */
     size_t inputs, rows;
 } step_counts;
 
 static size_t chunk_of(const bt_request *r, size_t budget)
 {
     return bt_size_min(r->prompt - r->prompt_read, budget);
+}
+
+/* A buffer of logits for some rows, on the device. */
+static bool logits_reserve(bauta_generator *g, size_t rows)
+{
+    bt_stream *stream = g->context->stream;
+    bt_buffer larger;
+    if (stream->backend->alloc(
+            stream, &larger, bt_size_mul(rows, g->vocab * sizeof(float)), NULL))
+        return false;
+    if (g->logits.memory)
+        stream->backend->free(&g->logits);
+    g->logits = larger;
+    return true;
+}
+
+static bool replace(void *block, size_t count, size_t size)
+{
+    return bt_generator_replace_block((void **)block, count, size);
 }
 
 /* Reserve memory for the most inputs and rows that there can be. */
@@ -32,21 +51,33 @@ static bauta_status inputs_reserve(bauta_generator *g, bauta_error *err)
         most += bt_request_open_beams(g->running[i]);
     if (most <= g->rows_capacity)
         return BAUTA_OK;
-    if (!bt_generator_replace_block(
-            (void **)&g->rows, bt_size_mul(most, g->vocab), sizeof(float)) ||
-        !bt_generator_replace_block((void **)&g->inputs, most,
-                                    sizeof(*g->inputs)))
+    if (!logits_reserve(g, most) ||
+        !replace(&g->inputs, most, sizeof(*g->inputs)) ||
+        !replace(&g->samples, most, sizeof(*g->samples)) ||
+        !replace(&g->beams, most, sizeof(*g->beams)) ||
+        !replace(&g->scores, most, sizeof(*g->scores)) ||
+        !replace(&g->histories, most, sizeof(*g->histories)))
         return bt_fail_memory(err, "logits",
                               bt_size_mul(most, g->vocab * sizeof(float)));
-    g->rows_capacity = g->inputs_capacity = most;
+    g->rows_capacity = most;
     return BAUTA_OK;
+}
+
+/* The logits of all rows. */
+static bt_tensor logits_of(const bauta_generator *g)
+{
+    return bt_tensor_of(&g->logits, BAUTA_FLOAT32, g->rows_capacity, g->vocab);
 }
 
 static void input_add(bauta_generator *g, step_counts *p, bt_sequence *sequence,
                       const uint32_t *ids, size_t count, bool wants)
 {
-    float *row = wants ? g->rows + p->rows++ * g->vocab : NULL;
-    g->inputs[p->inputs++] = (bt_decode_input){ sequence, count, ids, row };
+    g->inputs[p->inputs++] =
+        (bt_decode_input){ .sequence = sequence,
+                           .count = count,
+                           .ids = ids,
+                           .logits_tensor = wants ? p->logits : NULL,
+                           .logits_row = wants ? p->rows++ : 0 };
 }
 
 static void add_prompt(bauta_generator *g, step_counts *p, bt_request *r,
@@ -79,11 +110,12 @@ static void add_new_tokens(bauta_generator *g, step_counts *p, bt_request *r)
 
 static bauta_status append(bauta_generator *g, bauta_error *err)
 {
-    step_counts p = { 0, 0 };
     size_t budget = g->options.max_batched_tokens;
     bauta_status status = inputs_reserve(g, err);
     if (status)
         return status;
+    bt_tensor logits = logits_of(g);
+    step_counts p = { .logits = &logits };
     for (size_t i = 0; i < g->running_count; i++) {
         bt_request *r = g->running[i];
         if (r->prompt_read < r->prompt)
@@ -106,20 +138,90 @@ static bauta_status append(bauta_generator *g, bauta_error *err)
 
 /* ---- sampling ---------------------------------------------------------- */
 
-static void sample_task(void *job, size_t task, int thread)
+/* What one step samples. */
+typedef struct sample_counts {
+    size_t samples, beams, open;
+} sample_counts;
+
+static void sample_add(bauta_generator *g, sample_counts *n,
+                       const bt_request *r)
 {
-    bauta_generator *g = job;
-    size_t at = (size_t)thread * g->beams_capacity;
-    bt_request *r = g->running[task];
-    if (r->has_logits)
-        bt_request_sample(r, &g->scratch[thread], g->rows, g->beam_rows + at,
-                          g->histories + at);
+    g->samples[n->samples++] =
+        (bt_sample_item){ .row = r->logits_row,
+                          .options = &r->options,
+                          .history = bt_request_history(r, 0) };
 }
 
-static void sample(bauta_generator *g)
+static void beams_add(bauta_generator *g, sample_counts *n, const bt_request *r)
 {
-    bt_parallel_for(g->context->threads, g->running_count, sample_task, g);
-    g->sampled = true;
+    const bt_beam_search *s = &r->search;
+    g->beams[n->beams++] = (bt_beam_item){ .row = r->logits_row,
+                                           .beams = s->open_count,
+                                           .options = &r->options,
+                                           .scores = g->scores + n->open,
+                                           .histories = g->histories + n->open,
+                                           .want = s->candidate_capacity,
+                                           .choices = s->choices };
+    for (size_t b = 0; b < s->open_count; b++, n->open++) {
+        g->scores[n->open] = s->open[b].score;
+        g->histories[n->open] = bt_request_history(r, b);
+    }
+}
+
+static bauta_status items_run(bauta_generator *g, const sample_counts *n,
+                              bauta_error *err)
+{
+    bt_stream *stream = g->context->stream;
+    const bt_backend *backend = stream->backend;
+    bt_tensor logits = logits_of(g);
+    bt_sample_args samples = { &logits, n->samples, g->samples };
+    bt_beam_args beams = { &logits, n->beams, g->beams };
+    bauta_status status = BAUTA_OK;
+    if (n->samples)
+        status = backend->sample
+                     ? backend->sample(stream, &samples, err)
+                     : bt_unsupported(stream, BT_OP_sample, BAUTA_FLOAT32, err);
+    if (!status && n->beams)
+        status = backend->beam
+                     ? backend->beam(stream, &beams, err)
+                     : bt_unsupported(stream, BT_OP_beam, BAUTA_FLOAT32, err);
+    return status;
+}
+
+/* Give the results to their requests, which are in the same order. */
+static void items_take(bauta_generator *g)
+{
+    const bt_sample_item *sample = g->samples;
+    const bt_beam_item *beam = g->beams;
+    for (size_t i = 0; i < g->running_count; i++) {
+        bt_request *r = g->running[i];
+        if (!r->has_logits)
+            continue;
+        if (r->options.num_beams == 1) {
+            r->sample_status = sample->status;
+            r->sampled = (sample++)->token;
+            continue;
+        }
+        r->sample_status = beam->status;
+        bt_beam_search_take(&r->search, beam->status ? 0 : beam->count);
+        beam++;
+    }
+}
+
+static bauta_status sample(bauta_generator *g, bauta_error *err)
+{
+    sample_counts n = { 0 };
+    for (size_t i = 0; i < g->running_count; i++) {
+        const bt_request *r = g->running[i];
+        if (r->has_logits && r->options.num_beams == 1)
+            sample_add(g, &n, r);
+        else if (r->has_logits)
+            beams_add(g, &n, r);
+    }
+    bauta_status status = items_run(g, &n, err);
+    if (!status)
+        items_take(g);
+    return status;
 }
 
 /* ---- finishing --------------------------------------------------------- */
@@ -174,6 +276,34 @@ static bauta_status finish(bauta_generator *g, bt_request *r, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* The logits of a request in host memory, if its caller wants them. */
+static bauta_status logits_read(bauta_generator *g, const bt_request *r,
+                                const float **out, bauta_error *err)
+{
+    bt_tensor all = logits_of(g);
+    bt_tensor row = bt_tensor_rows(&all, r->logits_row, 1);
+    *out = NULL;
+    if (!r->on_logits)
+        return BAUTA_OK;
+    *out = bt_tensor_host(&row);
+    if (*out)
+        return BAUTA_OK;
+    if (!g->logits_row)
+        g->logits_row = bt_alloc(g->vocab * sizeof(float));
+    if (!g->logits_row)
+        return bt_fail_memory(err, "logits", g->vocab * sizeof(float));
+    *out = g->logits_row;
+    return bt_tensor_download(g->context->stream, g->logits_row, &row, err);
+}
+
+static bauta_status commit(bauta_generator *g, bt_request *r, bauta_error *err)
+{
+    const float *logits;
+    bauta_status status = logits_read(g, r, &logits, err);
+    return status ? status
+                  : bt_request_apply(r, g->tokenizer, logits, g->vocab, err);
+}
+
 /* Commit the tokens of all requests and finish those that have ended. After a
  * failure, the next step continues here. */
 static bauta_status apply(bauta_generator *g, bauta_error *err)
@@ -183,7 +313,7 @@ static bauta_status apply(bauta_generator *g, bauta_error *err)
     for (; i < g->running_count && !status; i++) {
         bt_request *r = g->running[i];
         if (r->has_logits)
-            status = bt_request_apply(r, g->tokenizer, g->rows, g->vocab, err);
+            status = commit(g, r, err);
         if (!status && r->ended) {
             status = finish(g, r, err);
             if (!status)
@@ -195,7 +325,7 @@ static bauta_status apply(bauta_generator *g, bauta_error *err)
         g->running[left++] = g->running[i];
     g->running_count = left;
     if (!status)
-        g->sampled = false;
+        g->appended = g->sampled = false;
     return status;
 }
 
@@ -204,13 +334,16 @@ bauta_status bauta_generator_step(bauta_generator *g, size_t *left,
 {
     BT_NEED(g, err);
     bauta_status status = BAUTA_OK;
-    if (!g->sampled) {
+    if (!g->appended) {
         g->steps++;
         status = bt_generator_schedule(g, err);
         if (!status)
             status = append(g, err);
-        if (!status)
-            sample(g);
+        g->appended = !status;
+    }
+    if (!status && !g->sampled) {
+        status = sample(g, err);
+        g->sampled = !status;
     }
     if (!status)
         status = apply(g, err);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* next_token.c - one step of a request: sample from the logits, then commit.
  *
- * All requests sample first, on many threads and without allocating. Then each
- * one commits its token. */
+ * The backend samples for all requests at once. Then each one commits its
+ * token. */
 #include "decode/request.h"
 
 #include "base/array.h"
@@ -13,11 +13,14 @@
 
 /* ---- sampling ---------------------------------------------------------- */
 
-/* The tokens of a beam so far, if a logits processor reads them. */
-static bt_token_history history_of(const bt_request *r, size_t beam)
+bt_token_history bt_request_history(const bt_request *r, size_t beam)
 {
     bt_token_history h = { NULL, r->prompt + r->generated, r->prompt,
                            r->limit };
+    if (r->options.num_beams == 1) {
+        h.ids = r->ids;
+        return h;
+    }
     if (!r->history)
         return h;
     uint32_t *ids = r->history + beam * r->limit;
@@ -26,25 +29,6 @@ static bt_token_history history_of(const bt_request *r, size_t beam)
                       ids + r->prompt, NULL);
     h.ids = ids;
     return h;
-}
-
-void bt_request_sample(bt_request *r, const bt_sampler_scratch *scratch,
-                       const float *rows, const float **beam_rows,
-                       bt_token_history *histories)
-{
-    rows += r->logits_row * scratch->vocab;
-    if (r->options.num_beams == 1) {
-        bt_token_history h = { r->ids, r->count, r->prompt, r->limit };
-        r->sample_status =
-            bt_sample(&r->sampled, scratch, rows, &r->options, &h);
-        return;
-    }
-    for (size_t b = 0; b < r->search.open_count; b++) {
-        beam_rows[b] = rows + b * scratch->vocab;
-        histories[b] = history_of(r, b);
-    }
-    r->sample_status = bt_beam_search_select(&r->search, scratch, beam_rows,
-                                             &r->options, histories);
 }
 
 /* No token could be sampled: end the text with a failure. */
@@ -209,7 +193,8 @@ static bauta_status beams_apply(bt_request *r, const bauta_tokenizer *tokenizer,
 }
 
 bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
-                              const float *rows, size_t vocab, bauta_error *err)
+                              const float *logits, size_t vocab,
+                              bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     if (r->sample_status)
@@ -217,7 +202,7 @@ bauta_status bt_request_apply(bt_request *r, const bauta_tokenizer *tokenizer,
     else if (r->options.num_beams > 1)
         status = beams_apply(r, tokenizer, err);
     else
-        status = single_apply(r, rows + r->logits_row * vocab, vocab, err);
+        status = single_apply(r, logits, vocab, err);
     if (!status)
         r->has_logits = false;
     return status;

@@ -66,6 +66,12 @@ static bauta_status numbers_check(const bauta_generate_options *o,
     if (!status)
         status = range_check("min-p", o->min_p, 0, 1, err);
     if (!status)
+        status = range_check("the presence penalty", o->presence_penalty,
+                             -large, large, err);
+    if (!status)
+        status = range_check("the frequency penalty", o->frequency_penalty,
+                             -large, large, err);
+    if (!status)
         status = range_check("the length penalty", o->length_penalty, -100, 100,
                              err);
     return status;
@@ -127,6 +133,34 @@ static bauta_status words_check(const bauta_generate_options *o, size_t vocab,
     return status;
 }
 
+/* A range in which no sum overflows. */
+static const float bias_most = 1e9f;
+
+/* Ascending, so that each token has one bias. */
+static bauta_status bias_check(const bauta_generate_options *o, size_t vocab,
+                               bauta_error *err)
+{
+    const bauta_token_bias *all = o->logit_bias;
+    bauta_status status = BAUTA_OK;
+    if (o->logit_bias_count && !all)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "options.logit_bias is NULL, of %zu",
+                       o->logit_bias_count);
+    BT_NEED_COUNT("options.logit_bias", o->logit_bias_count, sizeof(*all), err);
+    for (size_t i = 0; i < o->logit_bias_count && !status; i++) {
+        if (i && all[i].token <= all[i - 1].token)
+            return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                           "options.logit_bias has token %u after token %u; "
+                           "they must ascend",
+                           (unsigned)all[i].token, (unsigned)all[i - 1].token);
+        status = ids_check("options.logit_bias", &all[i].token, 1, vocab, err);
+        if (!status)
+            status = range_check("a logit bias", all[i].bias, -bias_most,
+                                 bias_most, err);
+    }
+    return status;
+}
+
 static bauta_status tokens_check(const bauta_generate_options *o, size_t vocab,
                                  bauta_error *err)
 {
@@ -164,6 +198,8 @@ bauta_status bt_generate_options_check(const bauta_generate_options *options,
         status = stops_check(options, err);
     if (!status)
         status = words_check(options, vocab, err);
+    if (!status)
+        status = bias_check(options, vocab, err);
     return status ? status : tokens_check(options, vocab, err);
 }
 
@@ -171,7 +207,7 @@ bauta_status bt_generate_options_check(const bauta_generate_options *options,
 
 static bool has_position_table(const bauta_model *model)
 {
-    return model->store->model->config.position_kind != BT_POSITIONS_ROTARY;
+    return bt_positions_in_table(model->store->model->config.position_kind);
 }
 
 static bauta_status source_check(const bauta_request *request,

@@ -90,18 +90,16 @@ size_t bt_request_open_beams(const bt_request *request);
 bool bt_request_ends(const bt_request *request, uint32_t token,
                      size_t generated, bauta_finish *finish);
 
-/* Sample from the rows of this step. It allocates nothing and changes no row,
- * so that threads can run it for many requests. */
-void bt_request_sample(bt_request *request, const bt_sampler_scratch *scratch,
-                       const float *rows, const float **beam_rows,
-                       bt_token_history *histories);
+/* The tokens of a beam so far, if a logits processor reads them. */
+bt_token_history bt_request_history(const bt_request *request, size_t beam);
 /* Commit the sampled token: append it, fork and free beams, and report it to
- * the caller, with the rows of logits (vocab) that it was sampled from. If no
+ * the caller, with the logits (vocab) that it was sampled from, in host memory;
+ * these may be NULL unless the caller wants them. If no
  * token could be sampled, the text ends and `failure` says why. On an error the
  * request is unchanged, and the call can be repeated. */
 bauta_status bt_request_apply(bt_request *request,
                               const bauta_tokenizer *tokenizer,
-                              const float *rows, size_t vocab,
+                              const float *logits, size_t vocab,
                               bauta_error *err);
 
 /* For a request whose logits are not finite: make its failure name the layer.

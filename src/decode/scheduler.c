@@ -292,9 +292,6 @@ bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err)
             !fits(g, r))
             break;
         bauta_status status = bt_request_start(r, g->tokenizer, err);
-        if (!status)
-            status = bt_generator_reserve_scratch(
-                g, r->search.candidate_capacity, r->options.num_beams, err);
         if (!status && BT_ARRAY_RESERVE(g->running, g->running_capacity,
                                         g->running_count, 1))
             status = bt_fail_memory(err, "requests", sizeof(r));

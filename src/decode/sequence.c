@@ -3,6 +3,7 @@
 #include "decode/session_internal.h"
 
 #include "base/error.h"
+#include "base/memory.h"
 
 #include <assert.h>
 

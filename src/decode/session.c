@@ -18,7 +18,11 @@ static bauta_status pool_create(bt_decode_session *session, uint64_t bytes,
     shape.kv_heads = config->decoder.kv_heads;
     shape.head_dim = config->head_dim;
     bauta_status status = bt_attention_shape_resolve(&s, &shape, err);
-    return status ? status : bt_kv_pool_create(&session->pool, &s, bytes, err);
+    return status
+               ? status
+               : bt_kv_pool_create(&session->pool,
+                                   session->context->stream->backend, &s,
+                                   session->context->stream->dtype, bytes, err);
 }
 
 bauta_status bt_decode_session_create(bt_decode_session **out,
@@ -28,8 +32,11 @@ bauta_status bt_decode_session_create(bt_decode_session **out,
 {
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
+    bauta_status status = bt_model_check_device(model, context, err);
+    if (status)
+        return status;
     if (bauta_model_kind_of(model) == BAUTA_ENCODER_ONLY)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "an encoder-only model cannot generate text");
@@ -38,7 +45,7 @@ bauta_status bt_decode_session_create(bt_decode_session **out,
         return bt_fail_memory(err, "a decode session", sizeof(*session));
     session->context = context;
     session->model = model->store->model;
-    bauta_status status = pool_create(session, bytes, err);
+    status = pool_create(session, bytes, err);
     if (status)
         bt_decode_session_free(session);
     else
@@ -86,7 +93,7 @@ bauta_status bt_decode_session_check_length(const bt_decode_session *session,
                                             size_t tokens, bauta_error *err)
 {
     const bt_model_config *config = &session->model->config;
-    bool table = config->position_kind != BT_POSITIONS_ROTARY;
+    bool table = bt_positions_in_table(config->position_kind);
     if (table && tokens > config->max_positions)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s %zu has %zu tokens, the model has %zu positions",

@@ -84,8 +84,12 @@ typedef struct bt_decode_input {
     bt_sequence *sequence; /* each at most once in a call */
     size_t count;          /* at least 1 */
     const uint32_t *ids;   /* (count) */
-    float *logits;         /* (vocabulary) receives the logits after the last
-                              token; NULL: they are not computed */
+    /* The logits after the last token go to host memory (vocabulary), or to a
+     * row of a tensor on the session's device; both NULL: they are not
+     * computed. */
+    float *logits;
+    const struct bt_tensor *logits_tensor; /* (rows, vocabulary) float32 */
+    size_t logits_row;
 } bt_decode_input;
 
 /* Append tokens to sequences. On failure all sequences are unchanged. Adjacent

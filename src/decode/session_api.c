@@ -177,8 +177,10 @@ static bauta_status inputs_set(bauta_decode_session *s,
         bt_sequence *sequence = find(s, input.sequence);
         if (!sequence)
             return fail_unknown(input.sequence, err);
-        s->inputs[i] = (bt_decode_input){ sequence, input.count, input.tokens,
-                                          input.logits };
+        s->inputs[i] = (bt_decode_input){ .sequence = sequence,
+                                          .count = input.count,
+                                          .ids = input.tokens,
+                                          .logits = input.logits };
     }
     return BAUTA_OK;
 }

@@ -4,14 +4,15 @@
 #define BT_SESSION_INTERNAL_H
 
 #include "decode/session.h"
-#include "mask/decode_plan.h"
 #include "model/transformer.h"
 
 /* A forward pass over some of the inputs: its plans, and what a worker of one
  * thread has for itself. */
 typedef struct bt_decode_worker {
-    bt_decode_plan plans[BT_SLOT_COUNT];
-    /* Of a worker that is one thread's: tape, share of a call, and result. */
+    bt_attention_plan *plans[BT_SLOT_COUNT]; /* NULL: none yet */
+    /* Of a worker that is one thread's: stream, tape, share of a call, and
+     * result. */
+    bt_stream *stream;
     bt_tape *tape;
     const bt_decode_input *inputs;
     size_t count;
@@ -58,9 +59,10 @@ bauta_status bt_decode_session_check_ids(const bt_decode_session *session,
 size_t bt_sequence_first_key(const bt_sequence *sequence, size_t layer,
                              size_t tokens);
 
-/* Create the plans of an attention for the last rows of a batch, and set them
- * in the input. Layers that see the same keys share one. */
-bauta_status bt_decode_worker_plans(bt_decode_worker *worker,
+/* Build the plans of an attention, and set them in the input: of the last rows
+ * of a batch in pages, or (the encoder's) of all rows. Layers that see the same
+ * keys share one. */
+bauta_status bt_decode_worker_plans(bt_decode_worker *worker, bt_stream *stream,
                                     bt_forward_input *input,
                                     const bt_model_config *config,
                                     bauta_attention_kind attention,

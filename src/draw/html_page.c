@@ -56,17 +56,6 @@ static bauta_status shared_init(shared *s, size_t count, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* Spans are canonical, so equal masks have equal bytes. */
-static bool same_mask(const bauta_mask *a, const bauta_mask *b)
-{
-    if (a == b)
-        return true;
-    size_t rows = a->queries;
-    return rows == b->queries && a->keys == b->keys && a->pairs == b->pairs &&
-           memcmp(a->start, b->start, (rows + 1) * sizeof(*a->start)) == 0 &&
-           memcmp(a->spans, b->spans, a->start[rows] * sizeof(*a->spans)) == 0;
-}
-
 static const char *const *axis_labels(const bt_figure *figure, size_t axis,
                                       size_t *count)
 {
@@ -87,7 +76,8 @@ static void shared_find(shared *s, const bt_figure *figure)
 {
     for (size_t i = 0; i < figure->count; i++) {
         size_t j = 0;
-        while (!same_mask(figure->pictures[j].mask, figure->pictures[i].mask))
+        while (!bt_mask_same_pairs(figure->pictures[j].mask,
+                                   figure->pictures[i].mask))
             j++;
         s->mask[i] = j;
     }

@@ -197,7 +197,7 @@ static bauta_status figure_init(bt_figure *figure,
                                 const bauta_picture_options *options,
                                 bauta_error *err)
 {
-    *figure = (bt_figure){ "", 0, 0, NULL };
+    *figure = (bt_figure){ .title = "" };
     if (options->title)
         figure->title = options->title;
     figure->pictures = bt_alloc_zero(count, sizeof(*figure->pictures));
@@ -208,6 +208,7 @@ static bauta_status figure_init(bt_figure *figure,
         size_t i = figure->count++;
         status = picture_init(&figure->pictures[i], pictures, i, err);
     }
+    figure->across_chosen = options->across > 0;
     if (!status)
         figure->across = options->across
                              ? bt_size_min(options->across, count)

@@ -20,6 +20,7 @@ typedef struct bt_picture {
 typedef struct bt_figure {
     const char *title;    /* never NULL */
     size_t count, across; /* across: pictures in a row */
+    bool across_chosen;   /* by the caller */
     bt_picture *pictures; /* (count) */
 } bt_figure;
 

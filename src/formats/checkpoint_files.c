@@ -21,21 +21,14 @@
 #include <unistd.h>
 
 const char *const bt_tokenizer_names[] = {
-    "tokenizer.json",
-    "tokenizer_config.json",
-    "vocab.json",
-    "special_tokens_map.json",
-    "merges.txt",
-    "added_tokens.json",
-    "encoder.json",
-    "vocab.bpe",
-    "tokenizer.model",
-    "spiece.model",
-    "source.spm",
-    "target.spm",
-    "target_vocab.json",
-    "vocab.txt",
-    NULL,
+    "tokenizer.json",    "tokenizer_config.json",
+    "vocab.json",        "special_tokens_map.json",
+    "merges.txt",        "added_tokens.json",
+    "encoder.json",      "vocab.bpe",
+    "tokenizer.model",   "spiece.model",
+    "source.spm",        "target.spm",
+    "target_vocab.json", "vocab.txt",
+    "series.json",       NULL,
 };
 
 static const char *const checkpoint_names[] = {

@@ -46,7 +46,7 @@ typedef struct header_reader {
     bauta_error *err;
 } header_reader;
 
-size_t bt_stored_tensor_bytes(bt_dtype dtype, unsigned rank,
+size_t bt_stored_tensor_bytes(bauta_dtype dtype, unsigned rank,
                               const size_t *shape)
 {
     size_t bytes = bt_dtype_size(dtype);

@@ -28,7 +28,7 @@ enum {
 
 typedef struct bt_stored_tensor {
     const char *name; /* UTF-8 */
-    bt_dtype dtype;
+    bauta_dtype dtype;
     unsigned rank;
     size_t shape[BT_RANK_MAX];
     const void *data; /* may be unaligned; see bt_convert_f32() */
@@ -36,7 +36,7 @@ typedef struct bt_stored_tensor {
 } bt_stored_tensor;
 
 /* The number of bytes of a shape; SIZE_MAX on overflow. */
-size_t bt_stored_tensor_bytes(bt_dtype dtype, unsigned rank,
+size_t bt_stored_tensor_bytes(bauta_dtype dtype, unsigned rank,
                               const size_t *shape);
 
 /* ---- Reading ------------------------------------------------------------- */

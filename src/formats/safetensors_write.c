@@ -127,7 +127,7 @@ static int by_type_and_name(const void *a, const void *b)
     const bt_stored_tensor *x = *(const bt_stored_tensor *const *)a;
     const bt_stored_tensor *y = *(const bt_stored_tensor *const *)b;
     if (x->dtype != y->dtype)
-        return x->dtype > y->dtype ? -1 : 1;
+        return bt_dtype_order(x->dtype) > bt_dtype_order(y->dtype) ? -1 : 1;
     return strcmp(x->name, y->name);
 }
 
@@ -140,7 +140,7 @@ static bauta_status tensors_check(const char *path, const contents *c,
         if (!t->name)
             return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: a tensor has no name",
                            bt_path_tail(path));
-        if ((unsigned)t->dtype >= BT_DTYPES || t->rank > BT_RANK_MAX ||
+        if ((unsigned)t->dtype >= BT_DTYPE_COUNT || t->rank > BT_RANK_MAX ||
             (!t->data && t->bytes))
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "%s: tensor \"%s\" has dtype %d, rank %u%s",

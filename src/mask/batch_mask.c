@@ -3,6 +3,7 @@
 #include "mask/batch_mask.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "mask/band_builder.h"
 #include "mask/mask_builder.h"
 
 static size_t axis_total(const bt_token_axis *axis)
@@ -51,23 +52,18 @@ static bauta_status sequence_add(bt_mask_builder *builder,
     bauta_status status = BAUTA_OK;
     for (size_t r = 0; r < rule.rows && !status; r++) {
         bauta_span span = bt_row_span(&rule, r);
-        if (mask->extra)
-            status = intersection_add(
-                builder, (bauta_span){ start + span.lo, start + span.hi },
-                bt_mask_spans(mask->extra, from + r), start, key, err);
-        else
-            bt_mask_builder_add_span(
-                builder, (bauta_span){ key + span.lo, key + span.hi }, key);
+        status = intersection_add(
+            builder, (bauta_span){ start + span.lo, start + span.hi },
+            bt_mask_spans(mask->extra, from + r), start, key, err);
     }
     return status;
 }
 
-bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
-                                  bauta_error *err)
+static bauta_status create_rows(bauta_mask **out, const bt_batch_mask *mask,
+                                bauta_error *err)
 {
     size_t queries = axis_total(&mask->queries), query = 0, key = 0;
     bt_mask_builder builder;
-    *out = NULL;
     bauta_status status = bt_mask_builder_begin(
         &builder, queries, axis_total(&mask->keys), queries, err);
     for (size_t s = 0; s < mask->queries.count && !status; s++) {
@@ -76,4 +72,28 @@ bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
         key += mask->keys.lengths[s];
     }
     return bt_mask_builder_end(&builder, out, status);
+}
+
+static bauta_status create_bands(bauta_mask **out, const bt_batch_mask *mask,
+                                 bauta_error *err)
+{
+    bt_band_builder builder;
+    bauta_status status = bt_band_builder_begin(
+        &builder, axis_total(&mask->queries), axis_total(&mask->keys),
+        mask->queries.count, err);
+    for (size_t s = 0; s < mask->queries.count && !status; s++) {
+        bt_row_visibility rule = bt_row_visibility_of(mask, s);
+        status = bt_band_builder_add_causal(&builder, rule.rows, rule.keys,
+                                            rule.window, rule.prefix, err);
+        builder.key += rule.keys;
+    }
+    return bt_band_builder_end(&builder, out, status, err);
+}
+
+bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,
+                                  bauta_error *err)
+{
+    *out = NULL;
+    return mask->extra ? create_rows(out, mask, err)
+                       : create_bands(out, mask, err);
 }

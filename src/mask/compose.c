@@ -73,7 +73,7 @@ static bauta_status level_add_bits(union_level *t, size_t words,
 {
     const bauta_mask *mask = t->mask;
     size_t count = mask->queries * words;
-    if (mask->start[mask->queries] * sizeof(bauta_span) <=
+    if (bt_mask_rows(mask)->start[mask->queries] * sizeof(bauta_span) <=
         count * sizeof(*t->bits))
         return BAUTA_OK;
     t->bits = bt_alloc_zero(count, sizeof(*t->bits));
@@ -319,14 +319,6 @@ bauta_status bauta_mask_compose(bauta_mask **out, const bauta_mask *upper,
 
 /* ---- Reach --------------------------------------------------------------- */
 
-static bool same_pairs(const bauta_mask *a, const bauta_mask *b)
-{
-    size_t spans = a->start[a->queries];
-    return a->pairs == b->pairs && spans == b->start[b->queries] &&
-           !memcmp(a->start, b->start, a->queries * sizeof(*a->start)) &&
-           !memcmp(a->spans, b->spans, spans * sizeof(*a->spans));
-}
-
 /* *mask = *mask composed with lower; *changed: whether it differs. */
 static bauta_status advance(bauta_mask **mask, const bauta_mask *lower,
                             bool *changed, bauta_error *err)
@@ -335,7 +327,7 @@ static bauta_status advance(bauta_mask **mask, const bauta_mask *lower,
     bauta_status status = bauta_mask_compose(&next, *mask, lower, err);
     if (status)
         return status;
-    *changed = !same_pairs(*mask, next);
+    *changed = !bt_mask_same_pairs(*mask, next);
     bauta_mask_free(*mask);
     *mask = next;
     return BAUTA_OK;

@@ -2,6 +2,7 @@
 /* constructors.c - one constructor for each kind of mask. */
 #include "base/error.h"
 #include "base/size.h"
+#include "mask/band_builder.h"
 #include "mask/mask_builder.h"
 
 #include <string.h>
@@ -9,65 +10,32 @@
 /* ---- One span per row, from the row's position ----------------------------
  */
 
-/* The span of a row, given its causal end. */
-typedef bauta_span span_rule(size_t end, size_t keys, size_t width);
-
-static bauta_span all_rule(size_t end, size_t keys, size_t width)
+static bauta_status causal_mask(bauta_mask **out, size_t queries, size_t keys,
+                                size_t window, size_t prefix, bauta_error *err)
 {
-    (void)end;
-    (void)width;
-    return (bauta_span){ 0, keys };
-}
-
-static bauta_span causal_rule(size_t end, size_t keys, size_t width)
-{
-    (void)keys;
-    (void)width;
-    return bt_causal_span(end, 0, 0);
-}
-
-static bauta_span window_rule(size_t end, size_t keys, size_t width)
-{
-    (void)keys;
-    return bt_causal_span(end, width, 0);
-}
-
-static bauta_span prefix_rule(size_t end, size_t keys, size_t width)
-{
-    return bt_causal_span(end, 0, bt_size_min(width, keys));
-}
-
-static bauta_span sinks_rule(size_t end, size_t keys, size_t width)
-{
-    (void)keys;
-    return (bauta_span){ 0, bt_size_min(end, width) };
-}
-
-static bauta_status by_rule(bauta_mask **out, size_t queries, size_t keys,
-                            span_rule *rule, size_t width, bauta_error *err)
-{
+    bt_band_builder builder;
     bauta_status status = bt_mask_clear(out, err);
-    if (status)
+    if (!status)
+        status = bt_band_builder_begin(&builder, queries, keys, 3, err);
+    else
         return status;
-    bt_mask_builder builder;
-    status = bt_mask_builder_begin(&builder, queries, keys, queries, err);
-    for (size_t i = 0; i < queries && !status; i++) {
-        size_t end = bt_mask_causal_end(queries, keys, i);
-        bt_mask_builder_add_span(&builder, rule(end, keys, width), 0);
-    }
-    return bt_mask_builder_end(&builder, out, status);
+    if (!status)
+        status = bt_band_builder_add_causal(&builder, queries, keys, window,
+                                            prefix, err);
+    return bt_band_builder_end(&builder, out, status, err);
 }
 
 bauta_status bauta_mask_all(bauta_mask **out, size_t queries, size_t keys,
                             bauta_error *err)
 {
-    return by_rule(out, queries, keys, all_rule, 0, err);
+    // The prefix is the whole sequence.
+    return causal_mask(out, queries, keys, 0, keys, err);
 }
 
 bauta_status bauta_mask_causal(bauta_mask **out, size_t queries, size_t keys,
                                bauta_error *err)
 {
-    return by_rule(out, queries, keys, causal_rule, 0, err);
+    return causal_mask(out, queries, keys, 0, 0, err);
 }
 
 bauta_status bauta_mask_window(bauta_mask **out, size_t queries, size_t keys,
@@ -80,29 +48,50 @@ bauta_status bauta_mask_window(bauta_mask **out, size_t queries, size_t keys,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a window of 0 keys: it counts the query itself, so "
                        "the smallest is 1");
-    return by_rule(out, queries, keys, window_rule, window, err);
+    return causal_mask(out, queries, keys, window, 0, err);
 }
 
 bauta_status bauta_mask_prefix(bauta_mask **out, size_t queries, size_t keys,
                                size_t prefix, bauta_error *err)
 {
-    return by_rule(out, queries, keys, prefix_rule, prefix, err);
+    return causal_mask(out, queries, keys, 0, bt_size_min(prefix, keys), err);
 }
 
 bauta_status bauta_mask_sinks(bauta_mask **out, size_t queries, size_t keys,
                               size_t sinks, bauta_error *err)
 {
-    return by_rule(out, queries, keys, sinks_rule, sinks, err);
+    bt_band_builder builder;
+    bauta_status status = bt_mask_clear(out, err);
+    if (status)
+        return status;
+    status = bt_band_builder_begin(&builder, queries, keys, 3, err);
+    // Rows before every key, rows among the sinks, and those after them.
+    size_t before = queries > keys ? queries - keys : 0;
+    size_t first = bt_mask_causal_end(queries, keys, before); // end of a row
+    size_t among = bt_size_min(queries, keys); // rows that see something
+    sinks = bt_size_min(sinks, keys);
+    among = bt_size_min(among, sinks >= first ? sinks - first + 1 : 0);
+    if (!status)
+        status = bt_band_builder_add(&builder, before, 0, NULL, 0, err);
+    if (!status)
+        status = bt_band_builder_add_span(
+            &builder, among, 0, (bt_band_span){ { 0, first }, 0, 1 }, err);
+    if (!status)
+        status =
+            bt_band_builder_add_span(&builder, queries - before - among, 0,
+                                     (bt_band_span){ { 0, sinks }, 0, 0 }, err);
+    return bt_band_builder_end(&builder, out, status, err);
 }
 
 /* ---- Several sequences on one axis
  * --------------------------------------------- */
 
-static void add_rows(bt_mask_builder *builder, size_t rows, bauta_span span,
-                     size_t origin)
+/* Rows that all see the first `keys` keys of their sequence. */
+static bauta_status add_rows(bt_band_builder *builder, size_t rows, size_t keys,
+                             bauta_error *err)
 {
-    for (size_t i = 0; i < rows; i++)
-        bt_mask_builder_add_span(builder, span, origin);
+    return bt_band_builder_add_span(builder, rows, 0,
+                                    (bt_band_span){ { 0, keys }, 0, 0 }, err);
 }
 
 static bauta_status check_lengths(size_t batch, size_t time,
@@ -158,18 +147,17 @@ bauta_status bauta_mask_lengths(bauta_mask **out, size_t batch,
     if (status)
         return status;
 
-    size_t queries = batch * query_time;
-    bt_mask_builder builder;
-    status = bt_mask_builder_begin(&builder, queries, batch * key_time, queries,
-                                   err);
+    bt_band_builder builder;
+    status = bt_band_builder_begin(&builder, batch * query_time,
+                                   batch * key_time, 2 * batch, err);
     for (size_t b = 0; b < batch && !status; b++) {
         size_t real = query_lengths ? query_lengths[b] : key_lengths[b];
-        size_t key = b * key_time;
-        add_rows(&builder, real, (bauta_span){ key, key + key_lengths[b] },
-                 key);
-        add_rows(&builder, query_time - real, (bauta_span){ key, key }, key);
+        builder.key = b * key_time;
+        status = add_rows(&builder, real, key_lengths[b], err);
+        if (!status)
+            status = add_rows(&builder, query_time - real, 0, err);
     }
-    return bt_mask_builder_end(&builder, out, status);
+    return bt_band_builder_end(&builder, out, status, err);
 }
 
 /* The sum of the lengths; SIZE_MAX on overflow. */
@@ -207,16 +195,27 @@ bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
     if (!key_lengths)
         key_lengths = query_lengths;
 
-    size_t queries = sum(documents, query_lengths), key = 0;
-    bt_mask_builder builder;
-    status = bt_mask_builder_begin(&builder, queries,
-                                   sum(documents, key_lengths), queries, err);
+    bt_band_builder builder;
+    status = bt_band_builder_begin(&builder, sum(documents, query_lengths),
+                                   sum(documents, key_lengths), documents, err);
     for (size_t d = 0; d < documents && !status; d++) {
-        size_t end = key + key_lengths[d];
-        add_rows(&builder, query_lengths[d], (bauta_span){ key, end }, key);
-        key = end;
+        status = add_rows(&builder, query_lengths[d], key_lengths[d], err);
+        builder.key += key_lengths[d];
     }
-    return bt_mask_builder_end(&builder, out, status);
+    return bt_band_builder_end(&builder, out, status, err);
+}
+
+static bauta_status add_bands(bt_band_builder *builder, const bauta_mask *mask,
+                              bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    for (size_t b = 0; b < mask->band_count && !status; b++) {
+        const bt_band *band = &mask->bands[b];
+        status = bt_band_builder_add(builder, band->rows, band->origin,
+                                     mask->band_spans + band->span, band->spans,
+                                     err);
+    }
+    return status;
 }
 
 /* Append the rows of a mask whose key 0 is key `key` of the whole. */
@@ -228,8 +227,41 @@ static void add_document(bt_mask_builder *builder, const bauta_mask *mask,
         bauta_span *to = bt_mask_builder_next(builder);
         for (size_t k = 0; k < row.count; k++)
             to[k] = (bauta_span){ key + row.at[k].lo, key + row.at[k].hi };
-        bt_mask_builder_add_row(builder, row.count, key + mask->origin[i]);
+        bt_mask_builder_add_row(builder, row.count,
+                                key + bt_mask_rows(mask)->origin[i]);
     }
+}
+
+static bauta_status pack_bands(bauta_mask **out, size_t documents,
+                               const bauta_mask *const *masks, size_t queries,
+                               size_t keys, size_t bands, bauta_error *err)
+{
+    bt_band_builder builder;
+    bauta_status status =
+        bt_band_builder_begin(&builder, queries, keys, bands, err);
+    for (size_t d = 0; d < documents && !status; d++) {
+        status = add_bands(&builder, masks[d], err);
+        builder.key += masks[d]->keys;
+    }
+    return bt_band_builder_end(&builder, out, status, err);
+}
+
+static bauta_status pack_rows(bauta_mask **out, size_t documents,
+                              const bauta_mask *const *masks, size_t queries,
+                              size_t keys, bauta_error *err)
+{
+    size_t spans = 0;
+    for (size_t d = 0; d < documents; d++)
+        spans = bt_size_add(spans,
+                            bt_mask_rows(masks[d])->start[masks[d]->queries]);
+    bt_mask_builder builder;
+    bauta_status status =
+        bt_mask_builder_begin(&builder, queries, keys, spans, err);
+    for (size_t d = 0, key = 0; d < documents && !status; d++) {
+        add_document(&builder, masks[d], key);
+        key += masks[d]->keys;
+    }
+    return bt_mask_builder_end(&builder, out, status);
 }
 
 bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
@@ -244,23 +276,19 @@ bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
     status = documents_check(documents, err);
     if (status)
         return status;
-    size_t queries = 0, keys = 0, spans = 0, key = 0;
+    size_t queries = 0, keys = 0, bands = 0;
+    bool banded = true;
     for (size_t d = 0; d < documents; d++) {
         if (!masks[d])
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "mask %zu of a pack of %zu is NULL", d, documents);
         queries = bt_size_add(queries, masks[d]->queries);
         keys = bt_size_add(keys, masks[d]->keys);
-        spans = bt_size_add(spans, masks[d]->start[masks[d]->queries]);
+        bands = bt_size_add(bands, masks[d]->band_count);
+        banded &= masks[d]->bands != NULL;
     }
-
-    bt_mask_builder builder;
-    status = bt_mask_builder_begin(&builder, queries, keys, spans, err);
-    for (size_t d = 0; d < documents && !status; d++) {
-        add_document(&builder, masks[d], key);
-        key += masks[d]->keys;
-    }
-    return bt_mask_builder_end(&builder, out, status);
+    return banded ? pack_bands(out, documents, masks, queries, keys, bands, err)
+                  : pack_rows(out, documents, masks, queries, keys, err);
 }
 
 /* ---- Arbitrary masks

@@ -178,7 +178,7 @@ bauta_status bt_decode_check_rows(const bt_decode_sequence *sequence,
                        index, sequence->first, sequence->first + sequence->rows,
                        mask->queries);
     for (size_t i = 0; i < sequence->rows; i++)
-        if (mask->origin[sequence->first + i] &&
+        if (bt_mask_rows(mask)->origin[sequence->first + i] &&
             bt_mask_spans(mask, sequence->first + i).count)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "sequence %zu: row %zu has an origin that is not 0, "

@@ -13,13 +13,16 @@
  * what is summed over steps has bits that are a matter of the document alone,
  * however the plan is cut and whatever lies before the document.
  *
- * Tiles of keys also add to the gradients of the queries of each step that they
- * visit, in the order of the keys. A visit's rank is the number of tiles that
- * add to the step before it; and a tile follows all those that it waits for. */
+ * Dense origins (bt_bands_mark_dense) are for a kernel that makes all gradients
+ * at once: their tiles of keys also add to the gradients of the queries of each
+ * step that they visit, in the order of the keys. A visit's rank is the number
+ * of tiles that add to the step before it; and a tile follows all those that it
+ * waits for. They have no tiles of queries. */
 #ifndef BT_CUDA_LOOP_LIST_H
 #define BT_CUDA_LOOP_LIST_H
 
-#include "bauta.h"
+#include "mask/bands.h"
+#include "mask/tile_sort.h"
 
 enum { BT_STEP = 64, BT_STEP_GROUPS = 3 /* at most, in a tile */ };
 
@@ -32,8 +35,8 @@ typedef struct bt_loop_tile {
     int32_t run, runs; /* its slice of the runs */
     int32_t steps;     /* that its runs have together; 0: sees nothing */
     int32_t visit;     /* index of its first step's rank; over queries only */
-    int32_t
-        order; /* the most steps come first, except to keep ranks in order */
+    int32_t order; /* highest first: dense ones, then those of the most steps,
+                      except to keep ranks in order */
 } bt_loop_tile;
 
 /* `count` consecutive steps with the same flags. */
@@ -56,24 +59,37 @@ typedef struct bt_loop_list {
     size_t empty_count;      /* tiles that see nothing: the last ones */
     bt_loop_tile *tiles;     /* (tile_count) by order, then row */
     bt_loop_run *runs;       /* (run_count) by tile, then row */
-    uint64_t *bits;          /* (bits_count, tile_rows) */
-    bt_loop_step *step_list; /* (step_count) steps over queries; else NULL */
+    uint64_t *bits;          /* (bits_count, tile_rows) shared by equal runs */
+    bt_loop_step *step_list; /* (step_count) steps over queries */
     size_t gap_count;
     bt_loop_step *gaps; /* (gap_count) queries that are in no step */
-    size_t chain_count; /* tiles that wait for none: documents, mostly */
     size_t visit_count;
-    int32_t *ranks; /* (visit_count) by tile, then step; else NULL */
+    size_t dense_count;  /* tiles over queries: the first ones */
+    size_t dense_visits; /* of theirs */
+    size_t chain_count;  /* of them wait for none: documents, mostly */
+    int32_t *ranks; /* (visit_count) if there are any; by tile, then step */
+    size_t dense_step_count;
+    int32_t *dense_steps; /* (dense_step_count) indices of their steps */
+    size_t tile_capacity, run_capacity, bits_capacity; /* words of bits */
+    size_t step_capacity, gap_capacity, rank_capacity, dense_step_capacity;
+    int32_t *counts; /* scratch memory: two numbers for each step */
+    size_t count_capacity;
+    bt_band_scan scan;
+    bt_tile_sort sort;
 } bt_loop_list;
 
-/* Tiles of queries that loop over keys: those of the plan, in pieces where
- * they have more than `tile_rows` rows. */
-bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bauta_plan *plan,
-                                    size_t tile_rows, bauta_error *err);
+/* Tiles of queries that loop over keys, but for those of dense origins: those
+ * of the plan, of at most `most` rows, in pieces where they have more than
+ * `tile_rows`. A list that was made
+ * before is made anew in its memory; at first it is {0}. */
+bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bt_bands *bands,
+                                    size_t most, size_t tile_rows,
+                                    bauta_error *err);
 
 /* Tiles of keys that loop over queries. Every key is in one tile, also one
  * that nobody sees. */
 bauta_status bt_loop_list_over_queries(bt_loop_list *list,
-                                       const bauta_plan *plan, size_t tile_rows,
+                                       const bt_bands *bands, size_t tile_rows,
                                        bauta_error *err);
 
 void bt_loop_list_release(bt_loop_list *list);

@@ -24,6 +24,18 @@
  * intersection and complement are merges of sorted lists (spans.c). The lists
  * are canonical: equal masks have equal bytes.
  *
+ * Bands. In most masks the spans also change little from row to row: an end
+ * stays where it is or moves on by one key. Consecutive rows that do so are a
+ * band, stored as the spans of its first row and the two steps of each:
+ *
+ *     causal          one band     [0, 1)  ends  +0 +1
+ *     window of 2     two          [0, 1)  ends  +0 +1,  then [1, 3)  +1 +1
+ *
+ * Constructors of regular masks, packing and the algebra make bands, in time
+ * and memory that do not depend on the number of rows, and the GPU's work lists
+ * are made from bands. The list of all rows is filled when somebody asks for
+ * it. Masks of irregular rows have the list alone.
+ *
  * Positions. Query i of n over m keys is at position i + m - n: the last query
  * aligns with the last key. A decoding step, one query over all keys so far, is
  * then the last row of the square mask, and a chunk of four new tokens its last
@@ -63,14 +75,58 @@
 #include "base/memory.h"
 #include "base/size.h"
 
+#include <pthread.h>
+#include <string.h>
+
 void bauta_mask_free(bauta_mask *mask)
 {
     if (!mask)
         return;
-    bt_free(mask->start);
-    bt_free(mask->origin);
-    bt_free(mask->spans);
+    bt_free(mask->list.start);
+    bt_free(mask->list.origin);
+    bt_free(mask->list.spans);
+    bt_free(mask->bands);
+    bt_free(mask->band_spans);
     bt_free(mask);
+}
+
+static void list_band(const bauta_mask *mask, const bt_band *band)
+{
+    const bt_row_list *list = &mask->list;
+    const bt_band_span *spans = mask->band_spans + band->span;
+    size_t at = list->start[band->row];
+    for (size_t i = 0; i < band->rows; i++) {
+        list->origin[band->row + i] = band->origin;
+        for (size_t k = 0; k < band->spans; k++)
+            list->spans[at++] = bt_band_span_at(&spans[k], i);
+        list->start[band->row + i + 1] = at;
+    }
+}
+
+void bt_mask_list_rows(const bauta_mask *mask)
+{
+    static pthread_mutex_t filling = PTHREAD_MUTEX_INITIALIZER;
+    pthread_mutex_lock(&filling);
+    if (!__atomic_load_n(&mask->listed, __ATOMIC_RELAXED)) {
+        mask->list.start[0] = 0;
+        for (size_t b = 0; b < mask->band_count; b++)
+            list_band(mask, &mask->bands[b]);
+        // The mask is unchanged for all who see it.
+        __atomic_store_n(&((bauta_mask *)mask)->listed, 1, __ATOMIC_RELEASE);
+    }
+    pthread_mutex_unlock(&filling);
+}
+
+bool bt_mask_same_pairs(const bauta_mask *a, const bauta_mask *b)
+{
+    if (a == b)
+        return true;
+    if (a->queries != b->queries || a->keys != b->keys || a->pairs != b->pairs)
+        return false;
+    const bt_row_list *x = bt_mask_rows(a), *y = bt_mask_rows(b);
+    size_t rows = a->queries;
+    return !memcmp(x->start, y->start, (rows + 1) * sizeof(*x->start)) &&
+           !memcmp(x->spans, y->spans, x->start[rows] * sizeof(*x->spans));
 }
 
 size_t bauta_mask_queries(const bauta_mask *mask)
@@ -115,7 +171,7 @@ const bauta_span *bauta_mask_row(const bauta_mask *mask, size_t query,
 
 size_t bauta_mask_origin(const bauta_mask *mask, size_t query)
 {
-    return mask->origin[query];
+    return bt_mask_rows(mask)->origin[query];
 }
 
 uint64_t bauta_mask_pairs(const bauta_mask *mask)

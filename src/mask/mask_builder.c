@@ -18,7 +18,7 @@ bauta_status bt_mask_clear(bauta_mask **out, bauta_error *err)
     return BAUTA_OK;
 }
 
-static bauta_status check_size(size_t queries, size_t keys, bauta_error *err)
+bauta_status bt_mask_check_size(size_t queries, size_t keys, bauta_error *err)
 {
     if (queries > BT_AXIS_MAX || keys > BT_AXIS_MAX)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -32,7 +32,7 @@ bauta_status bt_mask_builder_begin(bt_mask_builder *builder, size_t queries,
                                    size_t keys, size_t spans, bauta_error *err)
 {
     *builder = (bt_mask_builder){ NULL, 0, 0, 0 };
-    bauta_status status = check_size(queries, keys, err);
+    bauta_status status = bt_mask_check_size(queries, keys, err);
     if (status)
         return status;
 
@@ -42,59 +42,62 @@ bauta_status bt_mask_builder_begin(bt_mask_builder *builder, size_t queries,
     builder->mask = mask;
     mask->queries = queries;
     mask->keys = keys;
+    mask->listed = 1;
 
-    size_t bytes = bt_size_mul(queries + 1, sizeof(*mask->start));
-    mask->start = bt_alloc(bytes);
-    if (mask->start)
-        mask->origin = bt_alloc(bytes);
-    if (!mask->origin)
+    bt_row_list *list = &mask->list;
+    size_t bytes = bt_size_mul(queries + 1, sizeof(*list->start));
+    list->start = bt_alloc(bytes);
+    if (list->start)
+        list->origin = bt_alloc(bytes);
+    if (!list->origin)
         return bt_fail_memory(err, "the rows of a mask", bytes);
-    mask->start[0] = 0;
+    list->start[0] = 0;
     return bt_mask_builder_reserve(builder, spans, err);
 }
 
 bauta_status bt_mask_builder_reserve(bt_mask_builder *builder, size_t spans,
                                      bauta_error *err)
 {
-    bauta_mask *mask = builder->mask;
+    bt_row_list *list = &builder->mask->list;
     size_t need = bt_size_add(builder->used, spans);
-    if (mask->spans && need <= builder->capacity)
+    if (list->spans && need <= builder->capacity)
         return BAUTA_OK;
 
     size_t capacity = bt_size_max(need, bt_size_mul(2, builder->capacity));
-    size_t bytes = bt_size_mul(capacity, sizeof(*mask->spans));
+    size_t bytes = bt_size_mul(capacity, sizeof(*list->spans));
     bauta_span *larger = bt_alloc(bytes);
     if (!larger)
         return bt_fail_memory(err, "the spans of a mask", bytes);
     if (builder->used)
-        memcpy(larger, mask->spans, builder->used * sizeof(*larger));
-    bt_free(mask->spans);
-    mask->spans = larger;
+        memcpy(larger, list->spans, builder->used * sizeof(*larger));
+    bt_free(list->spans);
+    list->spans = larger;
     builder->capacity = capacity;
     return BAUTA_OK;
 }
 
 bauta_span *bt_mask_builder_next(const bt_mask_builder *builder)
 {
-    return builder->mask->spans + builder->used;
+    return builder->mask->list.spans + builder->used;
 }
 
 void bt_mask_builder_add_row(bt_mask_builder *builder, size_t count,
                              size_t origin)
 {
     bauta_mask *mask = builder->mask;
+    bt_row_list *list = &mask->list;
     assert(builder->row < mask->queries);
     assert(builder->used + count <= builder->capacity);
-    assert(!builder->row || origin >= mask->origin[builder->row - 1]);
+    assert(!builder->row || origin >= list->origin[builder->row - 1]);
     for (size_t k = 0; k < count; k++) {
-        const bauta_span *span = &mask->spans[builder->used + k];
+        const bauta_span *span = &list->spans[builder->used + k];
         assert(origin <= span->lo && span->lo < span->hi);
         assert(span->hi <= mask->keys);
         mask->pairs += span->hi - span->lo;
     }
     builder->used += count;
-    mask->origin[builder->row++] = origin;
-    mask->start[builder->row] = builder->used;
+    list->origin[builder->row++] = origin;
+    list->start[builder->row] = builder->used;
 }
 
 void bt_mask_builder_add_span(bt_mask_builder *builder, bauta_span span,

@@ -27,6 +27,9 @@ typedef struct bt_mask_builder {
 /* *out = NULL, or an error if out is NULL. Every constructor calls it first. */
 bauta_status bt_mask_clear(bauta_mask **out, bauta_error *err);
 
+/* Neither axis is too long. */
+bauta_status bt_mask_check_size(size_t queries, size_t keys, bauta_error *err);
+
 /* Start a mask with room for `spans` spans. Sizes are checked before anything
  * is allocated. */
 bauta_status bt_mask_builder_begin(bt_mask_builder *builder, size_t queries,

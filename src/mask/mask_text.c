@@ -36,14 +36,14 @@ static void put_row(bt_string_writer *w, bt_spans row)
 static void put_origins(bt_string_writer *w, const bauta_mask *mask)
 {
     size_t first = 0; // first nonzero origin
-    while (first < mask->queries && mask->origin[first] == 0)
+    while (first < mask->queries && bt_mask_rows(mask)->origin[first] == 0)
         first++;
     if (first == mask->queries)
         return;
     bt_put_text(w, ",\"origins\":[");
     for (size_t i = 0; i < mask->queries; i++) {
         bt_put_text(w, i ? "," : "");
-        bt_put_integer(w, mask->origin[i]);
+        bt_put_integer(w, bt_mask_rows(mask)->origin[i]);
     }
     bt_put_text(w, "]");
 }

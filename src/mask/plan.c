@@ -82,7 +82,7 @@ static tile_cut cut_tile(const planner *p, size_t row)
         bt_spans spans = row_spans(p, row + c.rows);
         if (!spans.count)
             continue;
-        size_t origin = p->mask->origin[p->first + row + c.rows];
+        size_t origin = bt_mask_rows(p->mask)->origin[p->first + row + c.rows];
         if (c.spans && origin != c.origin)
             break;
         c.origin = origin;
@@ -470,6 +470,8 @@ bauta_status bt_plan_create(bauta_plan **out, const bauta_mask *mask,
         return BAUTA_ERR_NOMEM;
     plan->rows = rows;
     plan->keys = mask->keys;
+    plan->first_position =
+        (ptrdiff_t)first + (ptrdiff_t)mask->keys - (ptrdiff_t)mask->queries;
     planner p = {
         .mask = mask, .plan = plan, .first = first, .tile_rows = tile_rows
     };

@@ -70,6 +70,8 @@ struct bauta_plan {
     size_t rows, keys;
     size_t key_end;  /* one past the last key that any row sees; 0: none */
     bool one_origin; /* every row with a visible key has origin 0 */
+    ptrdiff_t first_position; /* the key with which row 0 is aligned, as in the
+                                 mask; negative: it is before every key */
     uint64_t pairs;
     size_t tile_count, run_count, block_count, visit_count, word_count;
     bt_tile *tiles;       /* by row; includes rows that see nothing */

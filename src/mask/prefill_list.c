@@ -7,7 +7,6 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "mask/mask.h"
-#include "mask/plan.h"
 
 /* The spans of the sequence's rows lie together in its mask. */
 typedef struct span_range {
@@ -17,9 +16,10 @@ typedef struct span_range {
 
 static span_range spans_of(const bt_decode_sequence *s)
 {
-    size_t begin = s->mask->start[s->first];
-    size_t end = s->mask->start[s->first + s->rows];
-    return (span_range){ s->mask->spans + begin, end - begin };
+    const bt_row_list *rows = bt_mask_rows(s->mask);
+    size_t begin = rows->start[s->first];
+    size_t end = rows->start[s->first + s->rows];
+    return (span_range){ rows->spans + begin, end - begin };
 }
 
 /* Pages up to the last one of which something is seen. */
@@ -85,30 +85,23 @@ bauta_status bt_prefill_init(bt_prefill *prefill,
     if (prefill->count == 0)
         return BAUTA_OK;
 
-    bauta_plan **plans = bt_alloc_zero(prefill->count, sizeof(*plans));
-    size_t *rows = bt_alloc_zero(prefill->count, sizeof(*rows));
-    if (!plans || !rows)
-        status = bt_fail_memory(err, "the plans of a step",
-                                prefill->count * sizeof(*plans));
+    bt_bands bands = { 0 };
+    status = bt_worklist_begin(&prefill->list, tile_rows, chunk, err);
     for (size_t s = 0, i = 0, row = 0; s < count && !status; s++) {
         if (sequences[s].rows > most) {
-            rows[i] = row;
-            status = bt_plan_create(&plans[i++], sequences[s].mask,
-                                    sequences[s].first, sequences[s].rows,
-                                    tile_rows, err);
+            status = bt_bands_read(&bands, sequences[s].mask,
+                                   sequences[s].first, sequences[s].rows, err);
+            if (!status)
+                status = bt_worklist_add(&prefill->list, &bands, tile_rows, row,
+                                         i++, err);
         }
         row += sequences[s].rows;
     }
+    bt_bands_release(&bands);
     if (!status)
-        status =
-            bt_worklist_init(&prefill->list, (const bauta_plan *const *)plans,
-                             rows, prefill->count, tile_rows, chunk, err);
+        status = bt_worklist_end(&prefill->list, err);
     if (!status)
         status = fill_table(prefill, sequences, count, most, page_keys, err);
-    for (size_t i = 0; plans && i < prefill->count; i++)
-        bauta_plan_free(plans[i]);
-    bt_free(plans);
-    bt_free(rows);
     if (status)
         bt_prefill_release(prefill);
     return status;

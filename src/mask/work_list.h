@@ -12,7 +12,8 @@
 #ifndef BT_CUDA_WORKLIST_H
 #define BT_CUDA_WORKLIST_H
 
-#include "bauta.h"
+#include "mask/bands.h"
+#include "mask/tile_sort.h"
 
 enum { BT_PAIR = 128 }; /* keys in a pair of blocks */
 
@@ -33,21 +34,30 @@ typedef struct bt_work_run {
 } bt_work_run;
 
 typedef struct bt_worklist {
-    size_t rows, keys, tile_rows;
+    size_t rows, keys, tile_rows, chunk;
     size_t tile_count, run_count, bits_count;
     size_t empty_count;  /* tiles that see nothing: the last ones */
     bool chunked;        /* a tile sees something of several chunks */
     bt_work_tile *tiles; /* (tile_count) */
     bt_work_run *runs;   /* (run_count) by tile, then key */
-    uint64_t *bits;      /* (bits_count, tile_rows, 2) */
+    uint64_t *bits;      /* (bits_count, tile_rows, 2) shared by equal runs */
+    size_t tile_capacity, run_capacity, bits_capacity; /* words of bits */
+    bt_band_scan scan;
+    bt_tile_sort sort;
 } bt_worklist;
 
-/* The list of several plans, whose first rows are `rows` of the whole. For
- * chunks of `chunk` keys, see chunk.h. Fails when a tile of a plan has more
- * than `tile_rows` rows. */
-bauta_status bt_worklist_init(bt_worklist *list, const bauta_plan *const *plans,
-                              const size_t *rows, size_t count,
-                              size_t tile_rows, size_t chunk, bauta_error *err);
+/* Start a list for tiles of at most `tile_rows` rows, a multiple of 64, and
+ * chunks of `chunk` keys (see chunk.h). A list that was made before is used
+ * again with its memory; at first it is {0}. */
+bauta_status bt_worklist_begin(bt_worklist *list, size_t tile_rows,
+                               size_t chunk, bauta_error *err);
+/* Add the rows of plan `plan`, cut into tiles of at most `most` rows; the first
+ * one is row `row` of the whole. */
+bauta_status bt_worklist_add(bt_worklist *list, const bt_bands *bands,
+                             size_t most, size_t row, size_t plan,
+                             bauta_error *err);
+/* All are there: put the tiles in order. */
+bauta_status bt_worklist_end(bt_worklist *list, bauta_error *err);
 void bt_worklist_release(bt_worklist *list);
 
 #endif

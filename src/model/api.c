@@ -221,7 +221,7 @@ size_t bauta_model_max_positions(const bauta_model *model)
 
 bool bauta_model_rotary(const bauta_model *model)
 {
-    return config_of(model)->position_kind == BT_POSITIONS_ROTARY;
+    return !bt_positions_in_table(config_of(model)->position_kind);
 }
 
 size_t bauta_model_sliding_window(const bauta_model *model, size_t layer)
@@ -250,6 +250,7 @@ static bauta_tensor tensor_of(const bauta_model *model,
                               const bt_named_tensor *entry)
 {
     const bt_tensor *from = entry->tensor;
+    bt_tensor grad = bt_tensor_grad(from);
     bool vector = entry->rank == 1;
     return (bauta_tensor){
         .size = sizeof(bauta_tensor),
@@ -258,9 +259,9 @@ static bauta_tensor tensor_of(const bauta_model *model,
         .shape = { vector ? from->columns : from->rows,
                    vector ? 1 : from->columns },
         .count = from->rows * from->columns,
-        .data = from->data,
-        .writable = model->trainable ? from->data : NULL,
-        .gradient = from->grad,
+        .data = bt_tensor_host(from),
+        .writable = model->trainable ? bt_tensor_host(from) : NULL,
+        .gradient = bt_tensor_host(&grad),
     };
 }
 
@@ -308,6 +309,7 @@ bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only and has no gradients");
-    memset(model->store->grads, 0, model->store->floats * sizeof(float));
-    return BAUTA_OK;
+    const bt_buffer *grads = &model->store->grads;
+    return grads->backend->fill(model->store->stream, grads, 0, 0, grads->bytes,
+                                err);
 }

@@ -34,19 +34,33 @@ struct bauta_model {
 bt_stored_tensor bt_tensor_to_store(const bt_named_tensor *entry,
                                     const char *name, const float *data);
 
+/* ---- model_device.c ----------------------------------------------------- */
+
+/* An error unless model and context are on the same device. */
+bauta_status bt_model_check_device(const bauta_model *model,
+                                   const bauta_context *context,
+                                   bauta_error *err);
+
 /* "float32", "bfloat16" or "int8". */
 const char *bt_model_dtype_name(bauta_dtype weights);
 
-/* Write the files of a model into a folder that is being created. `others`
- * replaces the weights of a trainable model and has the layout of its memory;
- * NULL writes the model's own. */
-bauta_status bt_model_write(const bauta_model *model, const float *others,
+/* Where a tensor is in `weights`, a host copy of the model's buffer of weights
+ * or numbers of the same layout. A tensor in a mapped file is there. */
+const float *bt_model_tensor_data(const bauta_model *model,
+                                  const bt_named_tensor *entry,
+                                  const float *weights);
+
+/* Write the files of a model into a folder that is being created, with such
+ * weights. */
+bauta_status bt_model_write(const bauta_model *model, const float *weights,
                             const bt_atomic_directory *to, bauta_error *err);
 
 /* ---- model_digests.c --------------------------------------------------- */
 
-/* Over the names, shapes and values of all tensors. */
-uint64_t bt_model_weights_digest(const bauta_model *model);
+/* Over the names, shapes and values of all tensors; weights as in
+ * bt_model_write(). */
+uint64_t bt_model_weights_digest(const bauta_model *model,
+                                 const float *weights);
 bauta_status bt_model_config_digest(uint64_t *digest, const bauta_model *model,
                                     bauta_error *err);
 /* Check the model against the digests in its folder's trainer.json. A folder

@@ -117,10 +117,14 @@ static bauta_status requests_check(const bt_model_call *call,
 /* One request, with everything that computing its rows needs. */
 typedef struct weights_job {
     const bauta_attention_weights *request;
-    const bauta_plan *plan;
-    const bt_tensor *q, *k;
-    size_t q_column, k_column, dim;
-    double scale;
+    const bauta_mask *mask;
+    const float *q, *k; /* of the head, in host memory */
+    size_t q_stride, k_stride, dim;
+    double scale, softcap; /* softcap 0: none */
+    double slope;          /* of ALiBi; 0: none */
+    const float *table;    /* (distances, heads) of the head, or NULL */
+    size_t distances, table_stride;
+    ptrdiff_t first_distance;
     const size_t *row_at; /* (rows of the batch) packed row; NONE: padding */
     const size_t *key_at; /* (packed keys) row of the batch */
     size_t keys;          /* of the batch */
@@ -158,76 +162,66 @@ static size_t *packed_rows(bt_tape *tape, const bt_packed_batch *rows,
     return in;
 }
 
-static const bt_tile *tile_of(const bauta_plan *plan, size_t row)
-{
-    size_t lo = 0, hi = plan->tile_count; // tiles are sorted by row
-    while (hi - lo > 1) {
-        size_t middle = lo + (hi - lo) / 2;
-        if (plan->tiles[middle].row <= row)
-            lo = middle;
-        else
-            hi = middle;
-    }
-    return &plan->tiles[lo];
-}
-
 /* The state of one row. */
 typedef struct row {
     const weights_job *s;
+    size_t index; /* packed */
     const float *q;
     double *scores, max, sum;
     float *to;
 } row;
-/* Called with each block of keys [first, first + 64) and the bits of those that
- * the row sees. */
-typedef void keys_fn(row *r, size_t first, uint64_t visible);
 
-/* Visit the blocks of keys that a row sees, in order. */
+/* Called with each span of keys that the row sees, in order. */
+typedef void keys_fn(row *r, bauta_span keys);
+
 static void row_visit(row *r, size_t index, keys_fn *visit)
 {
-    const bauta_plan *plan = r->s->plan;
-    const bt_tile *tile = tile_of(plan, index);
-    for (size_t i = 0; i < tile->runs; i++) {
-        const bt_block_run *run = &plan->runs[tile->run + i];
-        for (size_t b = 0; b < run->count; b++) {
-            size_t first = plan->blocks[tile->grid + run->first + b].key;
-            uint64_t visible = run->words == BT_FULL
-                                   ? UINT64_MAX
-                                   : plan->words[run->words + b * tile->rows +
-                                                 (index - tile->row)];
-            visit(r, first, visible);
-        }
-    }
+    bt_spans spans = bt_mask_spans(r->s->mask, index);
+    for (size_t i = 0; i < spans.count; i++)
+        visit(r, spans.at[i]);
 }
 
-static void keys_score(row *r, size_t first, uint64_t visible)
+/* The bias of a key by its distance; queries and keys are the same tokens. */
+static double bias_of(const row *r, size_t key)
 {
     const weights_job *s = r->s;
-    for (; visible; visible &= visible - 1) {
-        size_t key = first + (size_t)__builtin_ctzll(visible);
-        const float *k = s->k->data + key * s->k->stride + s->k_column;
+    ptrdiff_t distance = (ptrdiff_t)key - (ptrdiff_t)r->index;
+    ptrdiff_t at = distance - s->first_distance;
+    ptrdiff_t last = (ptrdiff_t)s->distances - 1;
+    if (!s->table)
+        return s->slope * (double)distance;
+    at = at < 0 ? 0 : at > last ? last : at;
+    return (double)s->table[(size_t)at * s->table_stride];
+}
+
+static void keys_score(row *r, bauta_span keys)
+{
+    const weights_job *s = r->s;
+    for (size_t key = keys.lo; key < keys.hi; key++) {
+        const float *k = s->k + key * s->k_stride;
         double sum = 0;
         for (size_t d = 0; d < s->dim; d++)
             sum += (double)r->q[d] * (double)k[d];
-        r->scores[key] = sum * s->scale;
+        sum *= s->scale;
+        if (s->softcap != 0)
+            sum = s->softcap * tanh(sum / s->softcap);
+        r->scores[key] = sum + bias_of(r, key);
         r->max = fmax(r->max, r->scores[key]);
     }
 }
 
-static void keys_exp(row *r, size_t first, uint64_t visible)
+static void keys_exp(row *r, bauta_span keys)
 {
-    for (; visible; visible &= visible - 1) {
-        size_t key = first + (size_t)__builtin_ctzll(visible);
+    for (size_t key = keys.lo; key < keys.hi; key++) {
         r->scores[key] = exp(r->scores[key] - r->max);
         r->sum += r->scores[key];
     }
 }
 
 /* A weight that underflows float becomes FLT_MIN, since 0 means masked. */
-static void keys_write(row *r, size_t first, uint64_t visible)
+static void keys_write(row *r, bauta_span keys)
 {
-    for (; visible; visible &= visible - 1) {
-        size_t key = first + (size_t)__builtin_ctzll(visible);
+    for (size_t key = keys.lo; key < keys.hi; key++) {
         float weight = (float)(r->scores[key] / r->sum);
         r->to[r->s->key_at[key]] = weight < FLT_MIN ? FLT_MIN : weight;
     }
@@ -238,13 +232,14 @@ static void row_weights(void *job, size_t index, int thread)
     const weights_job *s = job;
     size_t packed = s->row_at[s->request->first + index];
     row r = { .s = s,
-              .scores = s->scores + (size_t)thread * s->plan->keys,
+              .scores = s->scores + (size_t)thread * s->mask->keys,
               .max = -INFINITY,
               .to = s->request->weights + index * s->keys };
     memset(r.to, 0, s->keys * sizeof(*r.to));
     if (packed == NONE)
         return;
-    r.q = s->q->data + packed * s->q->stride + s->q_column;
+    r.q = s->q + packed * s->q_stride;
+    r.index = packed;
     row_visit(&r, packed, keys_score);
     if (r.max == -INFINITY)
         r.max = 0; // as in the kernels: no NaN for a row without keys
@@ -269,17 +264,6 @@ static void save_qk(bt_model_call *call)
     }
 }
 
-static const bauta_plan *plan_of(const bt_model_call *call,
-                                 const bauta_attention_weights *request)
-{
-    const bt_forward_input *input =
-        request->attention == BAUTA_ATTENTION_ENCODER ? &call->encoder
-                                                      : &call->decoder;
-    bt_attention_slot slot =
-        bt_layer_slot(&call->model->config, request->attention, request->layer);
-    return input->plans[slot];
-}
-
 static bt_saved_qk saved_of(const bt_model_call *call,
                             const bauta_attention_weights *request)
 {
@@ -290,14 +274,32 @@ static bt_saved_qk saved_of(const bt_model_call *call,
                : call->decoder.saved_qk[request->layer];
 }
 
-/* The default scale of an attention. */
-static double scale_of(size_t dim)
+static double scale_of(const bt_model_config *config)
 {
-    return (double)(float)(1.0 / sqrt((double)dim));
+    if (config->attention_scale != 0.0f)
+        return (double)config->attention_scale;
+    return (double)(float)(1.0 / sqrt((double)config->head_dim));
 }
 
-static void weights_compute(bt_model_call *call,
-                            const bauta_attention_weights *request)
+/* The table by distance of an attention that has one. */
+static void bias_set(weights_job *s, const bt_model_call *call,
+                     const bt_saved_qk *saved, bool encoder)
+{
+    const bt_stack *stack =
+        encoder ? &call->model->encoder : &call->model->decoder;
+    if (!saved->relative)
+        return;
+    s->table = bt_tape_read_f32(call->tape, saved->relative);
+    if (s->table)
+        s->table += s->request->head;
+    s->distances = saved->relative->rows;
+    s->table_stride = saved->relative->columns;
+    s->first_distance = stack->first_distance;
+}
+
+static bauta_status weights_compute(bt_model_call *call,
+                                    const bauta_attention_weights *request,
+                                    bauta_error *err)
 {
     const bt_model_config *config = &call->model->config;
     const bt_stack_config *stack = stack_of(config, request->attention);
@@ -309,26 +311,42 @@ static void weights_compute(bt_model_call *call,
         source ? &call->encoder_batch : &call->decoder_batch;
     size_t rows = bauta_batch_rows(encoder ? call->source : call->target);
     size_t dim = config->head_dim, group = stack->heads / stack->kv_heads;
-    int threads = bt_tape_threads(call->tape);
+    size_t threads = (size_t)call->context->threads;
     bt_saved_qk saved = saved_of(call, request);
+    const float *q = bt_tape_read_f32(call->tape, saved.q);
+    const float *k = bt_tape_read_f32(call->tape, saved.k);
+    bt_batch_mask batch =
+        bt_model_call_mask(call, request->attention, request->layer);
+    bauta_mask *mask = NULL;
+    bauta_status status = bt_tape_status(call->tape, err);
+    if (!status)
+        status = bt_batch_mask_create(&mask, &batch, err);
+    if (status)
+        return status;
     weights_job s = {
         .request = request,
-        .plan = plan_of(call, request),
-        .q = saved.q,
-        .k = saved.k,
-        .q_column = request->head * dim,
-        .k_column = request->head / group * dim,
+        .mask = mask,
+        .q = q + request->head * dim,
+        .k = k + request->head / group * dim,
+        .q_stride = saved.q->columns,
+        .k_stride = saved.k->columns,
         .dim = dim,
-        .scale = scale_of(dim),
+        .scale = scale_of(config),
+        .slope = !source && call->model->slopes
+                     ? (double)call->model->slopes[request->head]
+                     : 0,
+        .softcap = source ? 0 : (double)config->attention_softcap,
         .row_at = packed_rows(call->tape, queries, rows),
         .key_at = unpacked_rows(call->tape, keys),
         .keys = bauta_batch_rows(source ? call->source : call->target),
-        .scores = bt_tape_alloc(call->tape,
-                                bt_size_mul((size_t)threads, keys->tokens),
+        .scores = bt_tape_alloc(call->tape, bt_size_mul(threads, keys->tokens),
                                 sizeof(double))
     };
+    bias_set(&s, call, &saved, encoder);
     if (s.row_at && s.key_at && s.scores)
-        bt_parallel_for(threads, request->rows, row_weights, &s);
+        bt_parallel_for(call->context->pool, request->rows, row_weights, &s);
+    bauta_mask_free(mask);
+    return bt_tape_status(call->tape, err);
 }
 
 bauta_status bauta_model_attention_weights(
@@ -354,7 +372,7 @@ bauta_status bauta_model_attention_weights(
         bauta_attention_weights request;
         status = request_read(&request, requests, i, err);
         if (!status)
-            weights_compute(&call, &request);
+            status = weights_compute(&call, &request, err);
     }
-    return status ? status : bt_tape_status(call.tape, err);
+    return status;
 }

@@ -36,7 +36,7 @@ static bauta_status lengths_check(const bauta_batch *batch, const char *name,
                                   const bt_model_config *config,
                                   bauta_error *err)
 {
-    bool table = config->position_kind != BT_POSITIONS_ROTARY;
+    bool table = bt_positions_in_table(config->position_kind);
     if (batch->count && !batch->lengths && !batch->stride)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s: lengths is NULL for %zu packed sequences", name,

@@ -3,8 +3,8 @@
 #ifndef BT_BATCH_H
 #define BT_BATCH_H
 
-#include "mask/plan_cache.h"
 #include "model/model_config.h"
+#include "runtime/plan_cache.h"
 
 /* A batch as the model reads it: sequences packed back to back, without
  * padding. Ids and types of a batch with padding are copied to the tape; those

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_finite.c - finding the first layer that produces NaN or infinity. */
-#include "autograd/linear.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/string_writer.h"
@@ -41,20 +40,21 @@ static void put_row(bt_string_writer *w, const bt_packed_batch *rows,
     bt_put(w, " at token %zu of sequence %zu", row, sequence);
 }
 
-/* Append the first tensor that holds NaN or infinity. Packed tensors are not
- * searched. */
+/* Append the first tensor that holds NaN or infinity. Packed tensors, and those
+ * on other devices, are not searched. */
 static void put_weights(bt_string_writer *w, const bauta_model *model)
 {
     bool all = true;
     for (size_t i = 0; i < model->tensor_count; i++) {
         const bt_tensor *t = model->tensors[i].tensor;
+        const float *data = bt_tensor_host(t);
         size_t count = t->rows * t->columns;
-        size_t at = t->data ? first_bad(t->data, count) : count;
-        all = all && t->data;
+        size_t at = data ? first_bad(data, count) : count;
+        all = all && data;
         if (at == count)
             continue;
         bt_put(w, "; tensor %s holds %s", model->tensors[i].name,
-               name_of(t->data[at]));
+               name_of(data[at]));
         return;
     }
     if (all)
@@ -69,12 +69,16 @@ static bauta_status fail(const char *message, bauta_error *err)
 /* Check the hidden states of a stack: index 0 is the embeddings, index l is
  * layer l - 1. */
 static bauta_status stack_check(const bauta_model *model, const char *stack,
-                                bt_tensor *const *states, size_t layers,
-                                const bt_packed_batch *rows, bauta_error *err)
+                                bt_tape *tape, bt_tensor *const *states,
+                                size_t layers, const bt_packed_batch *rows,
+                                bauta_error *err)
 {
     for (size_t l = 0; l <= layers; l++) {
         const bt_tensor *x = states[l];
-        size_t count = x->rows * x->columns, at = first_bad(x->data, count);
+        const float *state = bt_tape_read_f32(tape, x);
+        if (!state)
+            return bt_tape_status(tape, err);
+        size_t count = x->rows * x->columns, at = first_bad(state, count);
         if (at == count)
             continue;
         char message[sizeof(err->message)];
@@ -83,7 +87,7 @@ static bauta_status stack_check(const bauta_model *model, const char *stack,
             bt_put(&w, "%s layer %zu gives ", stack, l - 1);
         else
             bt_put(&w, "the embeddings of the %s give ", stack);
-        bt_put_text(&w, name_of(x->data[at]));
+        bt_put_text(&w, name_of(state[at]));
         put_row(&w, rows, at / x->columns);
         put_weights(&w, model);
         bt_put_end(&w);
@@ -99,15 +103,14 @@ static bauta_status head_check(const bauta_model *model, bt_model_call *r,
 {
     const bt_packed_batch *rows =
         r->target ? &r->decoder_batch : &r->encoder_batch;
-    const bt_tensor *bias = bt_transformer_head_bias(r->model);
-    bt_linear l = bt_linear_of(bt_transformer_head_weight(r->model), false);
-    float *logits = bt_tape_alloc(r->tape, l.outputs, sizeof(*logits));
+    size_t vocab = bt_transformer_head_weight(r->model)->rows;
+    float *logits = bt_tape_alloc(r->tape, vocab, sizeof(*logits));
     for (size_t i = 0; logits && i < rows->tokens; i++) {
-        if (!bt_linear_forward(r->tape, &l, 1, x->data + i * l.inputs,
-                               bias ? bias->data : NULL, logits))
+        bt_tensor row = bt_tensor_rows(x, i, 1);
+        if (!bt_transformer_logits_to_host(r->tape, r->model, &row, logits))
             break;
-        size_t at = first_bad_logit(logits, l.outputs);
-        if (at == l.outputs)
+        size_t at = first_bad_logit(logits, vocab);
+        if (at == vocab)
             continue;
         char message[sizeof(err->message)];
         bt_string_writer w = { message, sizeof(message), 0 };
@@ -133,11 +136,13 @@ bauta_status bt_model_call_check_states(bt_model_call *r,
     *last = bt_model_call_stacks(r);
     bauta_status status = bt_tape_status(r->tape, err);
     if (!status && r->source)
-        status = stack_check(model, "encoder", r->encoder.hidden_states,
-                             encoder, &r->encoder_batch, err);
+        status =
+            stack_check(model, "encoder", r->tape, r->encoder.hidden_states,
+                        encoder, &r->encoder_batch, err);
     if (!status && r->target)
-        status = stack_check(model, "decoder", r->decoder.hidden_states,
-                             decoder, &r->decoder_batch, err);
+        status =
+            stack_check(model, "decoder", r->tape, r->decoder.hidden_states,
+                        decoder, &r->decoder_batch, err);
     return status;
 }
 

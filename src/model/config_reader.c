@@ -163,6 +163,11 @@ double bt_config_reader_number_or(bt_config_reader *reader, const char *key,
     return value ? as_number(reader, key, value) : fallback;
 }
 
+bool bt_config_reader_is_null(const bt_config_reader *reader, const char *key)
+{
+    return json_is_null(json_object_get(reader->object, key));
+}
+
 bool bt_config_reader_bool_or(bt_config_reader *reader, const char *key,
                               bool fallback)
 {

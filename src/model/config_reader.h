@@ -30,6 +30,8 @@ size_t bt_config_reader_size_or(bt_config_reader *reader, const char *key,
 double bt_config_reader_number(bt_config_reader *reader, const char *key);
 double bt_config_reader_number_or(bt_config_reader *reader, const char *key,
                                   double fallback);
+/* Whether a key is there and null, which is not the same as a default. */
+bool bt_config_reader_is_null(const bt_config_reader *reader, const char *key);
 bool bt_config_reader_bool_or(bt_config_reader *reader, const char *key,
                               bool fallback);
 /* Lives as long as the reader. */

@@ -81,6 +81,8 @@ static void put_norms(writer *w, const bt_model_config *config)
     put_bool(w, "after_embedding", config->embed_norm);
     put_bool(w, "after_stack", config->final_norm);
     put_bool(w, "queries_and_keys", config->qk_norm);
+    if (config->post_norm)
+        put_bool(w, "after_sublayer", true);
     leave(w);
 }
 
@@ -90,6 +92,8 @@ static void put_positions(writer *w, const bt_model_config *config)
         [BT_POSITIONS_LEARNED] = "learned",
         [BT_POSITIONS_SINUSOIDAL] = "sinusoidal",
         [BT_POSITIONS_ROTARY] = "rotary",
+        [BT_POSITIONS_RELATIVE] = "relative",
+        [BT_POSITIONS_ALIBI] = "alibi",
     };
     const bt_rope_config *rope = &config->rope;
     enter(w, "positions");
@@ -99,6 +103,14 @@ static void put_positions(writer *w, const bt_model_config *config)
         put_size(w, "offset", config->position_offset);
     if (config->position_kind == BT_POSITIONS_ROTARY)
         put_double(w, "theta", rope->theta);
+    if (config->local_rope_theta != 0)
+        put_double(w, "window_theta", config->local_rope_theta);
+    if (rope->linear != 0)
+        put_double(w, "linear", rope->linear);
+    if (config->position_kind == BT_POSITIONS_RELATIVE) {
+        put_size(w, "buckets", config->relative_buckets);
+        put_size(w, "max_distance", config->relative_max_distance);
+    }
     if (rope->scaled) {
         put_double(w, "factor", rope->factor);
         put_double(w, "low_frequency", rope->low_freq_factor);
@@ -140,7 +152,17 @@ static void put_rest(writer *w, const bt_model_config *config)
     if (config->window) {
         put_size(w, "window", config->window);
         put_size(w, "window_from_layer", config->window_first_layer);
+        if (config->window_period)
+            put_size(w, "window_period", config->window_period);
     }
+    if (config->attention_scale != 0.0f)
+        put_float(w, "attention_scale", config->attention_scale);
+    if (config->attention_softcap != 0.0f)
+        put_float(w, "attention_softcap", config->attention_softcap);
+    if (config->head_softcap != 0.0f)
+        put_float(w, "head_softcap", config->head_softcap);
+    if (config->head_scale != 0.0f)
+        put_float(w, "head_scale", config->head_scale);
     put_bool(w, "tied", config->tied);
 }
 

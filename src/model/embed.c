@@ -12,7 +12,7 @@ static bauta_status call_start(bt_model_call *call, bauta_context *context,
                                const bauta_model *model,
                                const bauta_batch *batch, bauta_error *err)
 {
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     BT_NEED(batch, err);
     bool decoder = bauta_model_kind_of(model) == BAUTA_DECODER_ONLY;
@@ -115,9 +115,12 @@ static bauta_status embed(bt_model_call *call, const bauta_model *model,
     status = bt_tape_status(call->tape, err);
     if (status)
         return status;
+    const float *states = bt_tape_read_f32(call->tape, x);
+    if (!states)
+        return bt_tape_status(call->tape, err);
     pool_job job = { options, &rows->axis, starts,
-                     x->data, x->columns,  embeddings };
-    bt_parallel_for(bt_tape_threads(call->tape), rows->axis.count, pool, &job);
+                     states,  x->columns,  embeddings };
+    bt_parallel_for(call->context->pool, rows->axis.count, pool, &job);
     if (all_finite(embeddings, rows->axis.count * job.width))
         return BAUTA_OK;
     status = bt_model_call_prepare(call, false, err);

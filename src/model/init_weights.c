@@ -31,25 +31,27 @@ static void uniform_two(double u[2], const initializer *in, size_t pair)
 static void fill_normal(const initializer *in, bt_tensor *t, double deviation)
 {
     size_t count = t->rows * t->columns;
+    float *to = bt_tensor_host(t);
     for (size_t i = 0; i < count; i += 2) {
         double u[2];
         uniform_two(u, in, i / 2);
         double radius = deviation * sqrt(-2.0 * log(u[0]));
         double angle = 2.0 * 3.14159265358979323846 * u[1];
-        t->data[i] = (float)(radius * cos(angle));
+        to[i] = (float)(radius * cos(angle));
         if (i + 1 < count)
-            t->data[i + 1] = (float)(radius * sin(angle));
+            to[i + 1] = (float)(radius * sin(angle));
     }
 }
 
 static void fill_uniform(const initializer *in, bt_tensor *t, double bound)
 {
     size_t count = t->rows * t->columns;
+    float *to = bt_tensor_host(t);
     for (size_t i = 0; i < count; i += 2) {
         double u[2];
         uniform_two(u, in, i / 2);
         for (size_t j = 0; j < 2 && i + j < count; j++)
-            t->data[i + j] = (float)(bound * (2.0 * u[j] - 1.0));
+            to[i + j] = (float)(bound * (2.0 * u[j] - 1.0));
     }
 }
 
@@ -100,13 +102,15 @@ static void init_name(void *user, const char *name, bt_tensor *t, int rank)
 {
     initializer *in = user;
     uint32_t frozen = in->model->config.padding_token;
+    float *data = bt_tensor_host(t);
+    float gain = in->model->config.norm_plus_one ? 0.0f : 1.0f;
     if (rank == 2 && t != &in->model->head.bias)
         matrix_init(in, t);
     else
         for (size_t i = 0; i < t->columns; i++)
-            t->data[i] = rank == 1 && is_gain(name) ? 1.0f : 0.0f;
+            data[i] = rank == 1 && is_gain(name) ? gain : 0.0f;
     if (t == &in->model->tokens && frozen < t->rows)
-        memset(t->data + frozen * t->columns, 0, t->columns * sizeof(float));
+        memset(data + frozen * t->columns, 0, t->columns * sizeof(float));
     in->index++;
 }
 

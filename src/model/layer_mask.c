@@ -4,7 +4,11 @@
 
 size_t bt_layer_window(const bt_model_config *config, size_t layer)
 {
-    return layer >= config->window_first_layer ? config->window : 0;
+    size_t period = config->window_period;
+    if (layer < config->window_first_layer ||
+        (period && (layer + 1) % period == 0))
+        return 0;
+    return config->window;
 }
 
 bt_attention_slot bt_layer_slot(const bt_model_config *config,

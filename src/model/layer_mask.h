@@ -6,8 +6,8 @@
 #ifndef BT_LAYER_MASK_H
 #define BT_LAYER_MASK_H
 
-#include "mask/plan_cache.h"
 #include "model/model_config.h"
+#include "runtime/plan_cache.h"
 
 /* The sliding window of a decoder layer; 0: none. */
 size_t bt_layer_window(const bt_model_config *config, size_t layer);

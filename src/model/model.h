@@ -23,6 +23,7 @@ typedef struct bt_attention_params {
 typedef struct bt_layer {
     bt_attention_params self, cross;
     bt_norm_params self_norm, cross_norm, ffn_norm;
+    bt_norm_params self_post_norm, ffn_post_norm; /* of their outputs */
     bt_linear_params gate, up, down;
 } bt_layer;
 
@@ -30,9 +31,14 @@ typedef struct bt_stack {
     const bt_stack_config *config;
     bt_layer *layers; /* one for each layer of the config */
     bt_tensor positions, types;
+    bt_buffer sinusoids;   /* of positions that are computed, or empty */
     bool positions_stored; /* the file has a sinusoidal table, which is neither
                               freed here nor trained */
     bt_norm_params embed_norm, final_norm;
+    bt_tensor relative; /* (buckets, heads) of relative positions */
+    uint32_t *buckets;  /* (distances) the bucket of each distance, or NULL */
+    size_t distances;
+    ptrdiff_t first_distance;
 } bt_stack;
 
 typedef struct bt_model {
@@ -43,7 +49,10 @@ typedef struct bt_model {
         head; /* w has no rows when the head is tied to the embeddings */
     bt_linear_params head_dense;
     bt_norm_params head_norm;
-    float *frequencies; /* (head_dim / 2) of rotary positions */
+    float *frequencies;       /* (head_dim / 2) of rotary positions */
+    float *local_frequencies; /* those of layers with the window, or NULL */
+    float *slopes;            /* (heads) of ALiBi, or NULL */
+    float *ones; /* (the largest norm) if gains are 1 + the stored ones */
 } bt_model;
 
 /* Give every parameter its shape, but no data. Sinusoidal positions and rotary

@@ -5,7 +5,6 @@
  * The context keeps the tape's memory and the plans of the last batch, so that
  * a call with the same shapes as the last one allocates nothing. */
 #include "model/model_call.h"
-#include "autograd/linear.h"
 #include "base/size.h"
 #include "base/sized.h"
 #include "mask/mask.h"
@@ -82,11 +81,13 @@ bauta_status bt_model_call_check(bt_model_call *call, bauta_context *context,
                                  const bauta_batch *source,
                                  const bauta_batch *target, bauta_error *err)
 {
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     *call = (bt_model_call){ .context = context, .model = model->store->model };
-    bauta_status status = BT_SIZED_READ(&call->batches[0], BAUTA_BATCH_INIT,
-                                        source, "source", err);
+    bauta_status status = bt_model_check_device(model, context, err);
+    if (!status)
+        status = BT_SIZED_READ(&call->batches[0], BAUTA_BATCH_INIT, source,
+                               "source", err);
     if (!status)
         status = BT_SIZED_READ(&call->batches[1], BAUTA_BATCH_INIT, target,
                                "target", err);
@@ -105,44 +106,48 @@ static bt_forward_input input_of(const bt_packed_batch *rows)
                                .token_types = rows->token_types };
 }
 
+/* The mask of an attention without the rule of a layer. */
+static bt_batch_mask batch_mask_of(const bt_model_call *call,
+                                   bauta_attention_kind attention)
+{
+    if (attention == BAUTA_ATTENTION_CROSS)
+        return (bt_batch_mask){ .queries = call->decoder_batch.axis,
+                                .keys = call->encoder_batch.axis,
+                                .extra = call->decoder_batch.cross_mask };
+    const bt_packed_batch *rows = attention == BAUTA_ATTENTION_ENCODER
+                                      ? &call->encoder_batch
+                                      : &call->decoder_batch;
+    return (bt_batch_mask){ .queries = rows->axis,
+                            .keys = rows->axis,
+                            .prefixes = rows->prefix_lengths,
+                            .extra = rows->mask };
+}
+
+bt_batch_mask bt_model_call_mask(const bt_model_call *call,
+                                 bauta_attention_kind attention, size_t layer)
+{
+    bt_batch_mask batch = batch_mask_of(call, attention);
+    return bt_layer_mask(&call->model->config, attention, layer, &batch);
+}
+
 /* Get the plans of an attention. Layers that see the same keys share one. */
 static bauta_status plans_get(bt_model_call *call, bt_forward_input *input,
-                              bauta_attention_kind attention,
-                              const bt_batch_mask *batch, bauta_error *err)
+                              bauta_attention_kind attention, bauta_error *err)
 {
     const bt_model_config *config = &call->model->config;
     bauta_status status = BAUTA_OK;
     for (size_t l = 0;
          l < bt_attention_layer_count(config, attention) && !status; l++) {
         bt_attention_slot slot = bt_layer_slot(config, attention, l);
-        const bauta_plan **plan = &input->plans[slot];
+        const bt_attention_plan **plan = &input->plans[slot];
         if (*plan)
             continue;
-        bt_batch_mask mask = bt_layer_mask(config, attention, l, batch);
-        status = bt_plan_cache_get(&call->context->plan_cache, plan, slot,
-                                   &mask, err);
+        bt_batch_mask mask = bt_model_call_mask(call, attention, l);
+        status = bt_plan_cache_get(&call->context->plan_cache,
+                                   call->context->stream, plan, slot, &mask,
+                                   bt_tape_recording(call->tape), err);
     }
     return status;
-}
-
-static bauta_status self_prepare(bt_model_call *call, bt_forward_input *input,
-                                 bauta_attention_kind attention,
-                                 const bt_packed_batch *rows, bauta_error *err)
-{
-    bt_batch_mask batch = { .queries = rows->axis,
-                            .keys = rows->axis,
-                            .prefixes = rows->prefix_lengths,
-                            .extra = rows->mask };
-    *input = input_of(rows);
-    return plans_get(call, input, attention, &batch, err);
-}
-
-static bauta_status cross_prepare(bt_model_call *call, bauta_error *err)
-{
-    bt_batch_mask batch = { .queries = call->decoder_batch.axis,
-                            .keys = call->encoder_batch.axis,
-                            .extra = call->decoder_batch.cross_mask };
-    return plans_get(call, &call->decoder, BAUTA_ATTENTION_CROSS, &batch, err);
 }
 
 bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
@@ -155,14 +160,16 @@ bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
     if (call->target)
         bt_packed_batch_init(&call->decoder_batch, call->tape, call->target);
     bauta_status status = bt_tape_status(call->tape, err);
-    if (!status && call->source)
-        status = self_prepare(call, &call->encoder, BAUTA_ATTENTION_ENCODER,
-                              &call->encoder_batch, err);
+    if (status)
+        return status;
+    call->encoder = input_of(&call->encoder_batch);
+    call->decoder = input_of(&call->decoder_batch);
+    if (call->source)
+        status = plans_get(call, &call->encoder, BAUTA_ATTENTION_ENCODER, err);
     if (!status && call->target)
-        status = self_prepare(call, &call->decoder, BAUTA_ATTENTION_DECODER,
-                              &call->decoder_batch, err);
+        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_DECODER, err);
     if (!status && call->source && call->target)
-        status = cross_prepare(call, err);
+        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_CROSS, err);
     return status;
 }
 
@@ -189,22 +196,19 @@ static void logits_write(bt_model_call *call, bt_tensor *x, float *to)
 {
     const bt_packed_batch *rows = output_rows(call);
     const bt_token_axis *axis = &rows->axis;
-    const bt_tensor *bias = bt_transformer_head_bias(call->model);
-    bt_linear l = bt_linear_of(bt_transformer_head_weight(call->model), false);
-    const float *b = bias ? bias->data : NULL;
+    size_t vocab = bt_transformer_head_weight(call->model)->rows, row = 0;
     if (!axis->stride) {
-        bt_linear_forward(call->tape, &l, rows->tokens, x->data, b, to);
+        bt_transformer_logits_to_host(call->tape, call->model, x, to);
         return;
     }
-    size_t row = 0;
     for (size_t s = 0; s < axis->count; s++) {
-        if (!bt_linear_forward(call->tape, &l, axis->lengths[s],
-                               x->data + row * l.inputs, b,
-                               to + s * axis->stride * l.outputs))
+        bt_tensor part = bt_tensor_rows(x, row, axis->lengths[s]);
+        if (!bt_transformer_logits_to_host(call->tape, call->model, &part,
+                                           to + s * axis->stride * vocab))
             return;
         row += axis->lengths[s];
     }
-    bt_packed_batch_zero_padding(rows, to, l.outputs);
+    bt_packed_batch_zero_padding(rows, to, vocab);
 }
 
 /* Allocate pointers to the hidden states if they are requested. */
@@ -213,16 +217,19 @@ static bt_tensor **states_take(bt_tape *tape, const float *asked, size_t layers)
     return asked ? bt_tape_alloc(tape, layers + 1, sizeof(bt_tensor *)) : NULL;
 }
 
-static void states_write(const bt_packed_batch *rows, const bauta_batch *batch,
-                         bt_tensor **states, size_t layers, float *to)
+static void states_write(bt_tape *tape, const bt_packed_batch *rows,
+                         const bauta_batch *batch, bt_tensor **states,
+                         size_t layers, float *to)
 {
     if (!states)
         return;
     size_t each = bauta_batch_rows(batch);
     for (size_t l = 0; l <= layers; l++) {
         size_t columns = states[l]->columns;
-        bt_packed_batch_unpack(rows, to + l * each * columns, states[l]->data,
-                               columns);
+        const float *state = bt_tape_read_f32(tape, states[l]);
+        if (state)
+            bt_packed_batch_unpack(rows, to + l * each * columns, state,
+                                   columns);
     }
 }
 
@@ -243,9 +250,9 @@ bauta_status bt_model_call_run(bt_model_call *call,
         return status;
     if (outputs->logits)
         logits_write(call, x, outputs->logits);
-    states_write(&call->encoder_batch, call->source,
+    states_write(call->tape, &call->encoder_batch, call->source,
                  call->encoder.hidden_states, encoder, outputs->encoder_states);
-    states_write(&call->decoder_batch, call->target,
+    states_write(call->tape, &call->decoder_batch, call->target,
                  call->decoder.hidden_states, decoder, outputs->decoder_states);
     return bt_tape_status(call->tape, err);
 }
@@ -354,10 +361,10 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
                                        options->target_keys, UINT64_C(1) << 63);
     bt_tensor *x = bt_transformer_head_transform(call->tape, model,
                                                  bt_model_call_stacks(call));
-    *loss =
-        bt_op_cross_entropy(call->tape, x, bt_transformer_head_weight(model),
-                            false, bt_transformer_head_bias(model), packed,
-                            weights, options->label_smoothing, options->weight);
+    *loss = bt_op_cross_entropy(
+        call->tape, x, bt_transformer_head_weight(model), false,
+        bt_transformer_head_bias(model), model->config.head_softcap, packed,
+        weights, options->label_smoothing, options->weight);
     bauta_status status = bt_tape_status(call->tape, err);
     if (status || !bt_tape_recording(call->tape))
         return status;
@@ -406,7 +413,7 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
                               const bauta_loss_options *options, double *loss,
                               size_t *counted, bauta_error *err)
 {
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     return bt_model_loss(context, model, source, target, labels, options,
                          model->trainable, loss, counted, err);
@@ -425,7 +432,8 @@ static bauta_status logprobs_run(bt_model_call *call, const uint32_t *labels,
     bt_tensor *x = bt_transformer_head_transform(call->tape, model,
                                                  bt_model_call_stacks(call));
     bt_op_logprobs(call->tape, x, bt_transformer_head_weight(model), false,
-                   bt_transformer_head_bias(model), packed, each);
+                   bt_transformer_head_bias(model), model->config.head_softcap,
+                   packed, each);
     bauta_status status = bt_tape_status(call->tape, err);
     if (!status)
         bt_packed_batch_unpack(rows, logprobs, each, 1);

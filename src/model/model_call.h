@@ -29,6 +29,9 @@ bauta_status bt_model_call_outputs(bauta_outputs *to, const bt_model_call *call,
 /* Rewind the tape, pack the batches into it, and get the attention plans. */
 bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
                                    bauta_error *err);
+/* The mask of an attention in a layer, of a prepared call. */
+bt_batch_mask bt_model_call_mask(const bt_model_call *call,
+                                 bauta_attention_kind attention, size_t layer);
 /* Run the stacks. Returns the hidden states of the last one, or NULL when the
  * tape has failed. */
 bt_tensor *bt_model_call_stacks(bt_model_call *call);

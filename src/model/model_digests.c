@@ -10,7 +10,7 @@
 #include "formats/run_folder.h"
 #include "model/api.h"
 
-uint64_t bt_model_weights_digest(const bauta_model *model)
+uint64_t bt_model_weights_digest(const bauta_model *model, const float *weights)
 {
     uint64_t digest = 1;
     for (size_t i = 0; i < model->tensor_count; i++) {
@@ -18,8 +18,9 @@ uint64_t bt_model_weights_digest(const bauta_model *model)
         const bt_tensor *t = e->tensor;
         digest = bt_digest_bytes(digest, e->name, strlen(e->name));
         digest = bt_digest_mix(digest, t->rows);
-        digest = bt_digest_bytes(digest, t->data,
-                                 t->rows * t->columns * sizeof(float));
+        digest =
+            bt_digest_bytes(digest, bt_model_tensor_data(model, e, weights),
+                            t->rows * t->columns * sizeof(float));
     }
     return digest;
 }
@@ -64,9 +65,10 @@ bauta_status bt_model_verify(const bauta_model *model, const char *folder,
         status = bt_digest_check(digests, "config", config, folder,
                                  "config.json", err);
     if (!status)
-        status =
-            bt_digest_check(digests, "weights", bt_model_weights_digest(model),
-                            folder, "model.safetensors", err);
+        status = bt_digest_check(
+            digests, "weights",
+            bt_model_weights_digest(model, model->store->weights.memory),
+            folder, "model.safetensors", err);
     json_decref(record);
     return status;
 }

@@ -33,7 +33,8 @@ static bauta_status stack_check(const bt_model_config *config,
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: heads of %zu columns; 1 to 256 are supported", path,
                        config->head_dim);
-    if (config->position_kind != BT_POSITIONS_ROTARY &&
+    if ((bt_positions_in_table(config->position_kind) ||
+         config->position_kind == BT_POSITIONS_ALIBI) &&
         config->head_dim * stack->heads != config->width)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: %zu heads do not divide a width of %zu", path,
@@ -43,6 +44,22 @@ static bauta_status stack_check(const bt_model_config *config,
                        "%s: rotary positions need heads of an even number of "
                        "columns, not %zu",
                        path, config->head_dim);
+    return BAUTA_OK;
+}
+
+/* The bidirectional half of the buckets has exact ones, the largest distance is
+ * beyond these, and the list of all distances has a bounded size. */
+static bauta_status relative_check(const bt_model_config *config,
+                                   const char *path, bauta_error *err)
+{
+    enum { MOST = 1 << 20 };
+    size_t buckets = config->relative_buckets;
+    size_t most = config->relative_max_distance;
+    if (buckets < 4 || buckets % 2 || buckets > MOST || most <= buckets / 2 ||
+        most > MOST)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: %zu buckets for relative positions up to %zu", path,
+                       buckets, most);
     return BAUTA_OK;
 }
 
@@ -56,11 +73,28 @@ static bauta_status numbers_check(const bt_model_config *config,
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: an epsilon of %g for norms", path,
                        (double)config->epsilon);
+    if (!isfinite(config->attention_scale) || config->attention_scale < 0)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: scores are scaled by %g", path,
+                       (double)config->attention_scale);
+    const float caps[] = { config->attention_softcap, config->head_softcap };
+    for (size_t i = 0; i < BT_LEN(caps); i++)
+        if (!(caps[i] >= 0 && isfinite(caps[i])))
+            return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: a softcap of %g",
+                           path, (double)caps[i]);
+    if (config->position_kind == BT_POSITIONS_RELATIVE)
+        return relative_check(config, path, err);
     if (config->position_kind != BT_POSITIONS_ROTARY)
         return BAUTA_OK;
     if (!(rope->theta > 0 && isfinite(rope->theta)))
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "%s: a rope_theta of %g",
                        path, rope->theta);
+    if (!(config->local_rope_theta >= 0 && isfinite(config->local_rope_theta) &&
+          rope->linear >= 0 && isfinite(rope->linear)))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: a rope_theta of %g for the window, and "
+                       "frequencies divided by %g",
+                       path, config->local_rope_theta, rope->linear);
     if (rope->scaled && !(rope->factor > 0 && rope->low_freq_factor > 0 &&
                           rope->high_freq_factor > rope->low_freq_factor))
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
@@ -113,6 +147,7 @@ typedef struct binding {
     const char *path;
     bool copies;   /* copy all tensors, not only those to be converted */
     size_t floats; /* of memory in use so far */
+    size_t mapped; /* tensors that stay in files, so far */
     bool *bound;   /* (stored tensors) whether the model uses it */
     bauta_status status;
     bauta_error *err;
@@ -185,8 +220,8 @@ static const bt_stored_tensor *stored_for(binding *b, const char *name,
                     b->path, name, shape, wanted);
         return NULL;
     }
-    if (stored->dtype != BT_F32 && stored->dtype != BT_F16 &&
-        stored->dtype != BT_BF16) {
+    if (stored->dtype != BAUTA_FLOAT32 && stored->dtype != BAUTA_FLOAT16 &&
+        stored->dtype != BAUTA_BFLOAT16) {
         b->status = bt_fail(b->err, BAUTA_ERR_UNSUPPORTED,
                             "%s: tensor %s has the type %s", b->path, name,
                             bt_dtype_name(stored->dtype));
@@ -198,7 +233,7 @@ static const bt_stored_tensor *stored_for(binding *b, const char *name,
 /* Aligned float32 can be used in the mapped file. */
 static bool stays_mapped(const binding *b, const bt_stored_tensor *stored)
 {
-    return !b->copies && stored->dtype == BT_F32 &&
+    return !b->copies && stored->dtype == BAUTA_FLOAT32 &&
            (uintptr_t)stored->data % sizeof(float) == 0;
 }
 
@@ -212,8 +247,10 @@ static void count_name(void *user, const char *name, bt_tensor *tensor,
         return;
     b->bound[stored_index(b->store->files, stored)] = true;
     b->store->parameters += tensor->rows * tensor->columns;
-    if (!stays_mapped(b, stored))
-        b->floats += tensor->rows * tensor->columns;
+    if (stays_mapped(b, stored))
+        b->mapped++;
+    else
+        b->floats += bt_tensor_floats(tensor);
 }
 
 /* Give a parameter the gradient that has the offset of its data. */
@@ -226,8 +263,9 @@ static void grad_bind(const binding *b, bt_tensor *tensor)
          tensor == &model->encoder.positions) ||
         (model->decoder.positions_stored &&
          tensor == &model->decoder.positions);
-    if (b->store->grads && !fixed) {
-        tensor->grad = b->store->grads + b->floats;
+    if (b->store->grads.memory && !fixed) {
+        tensor->grad = &b->store->grads;
+        tensor->grad_offset = b->floats;
         tensor->requires_grad = true;
     }
 }
@@ -237,14 +275,19 @@ static void bind_name(void *user, const char *name, bt_tensor *tensor, int rank)
     binding *b = user;
     const bt_stored_tensor *stored = stored_for(b, name, tensor, rank);
     size_t count = tensor->rows * tensor->columns;
+    tensor->offset = 0;
     if (stays_mapped(b, stored)) {
-        tensor->data = (float *)(uintptr_t)stored->data; // never written
+        bt_buffer *mapped = &b->store->mapped[b->mapped++];
+        *mapped = bt_buffer_of_host((void *)(uintptr_t)stored->data,
+                                    stored->bytes); // never written
+        tensor->buffer = mapped;
         return;
     }
-    tensor->data = b->store->memory + b->floats;
-    bt_convert_f32(tensor->data, stored->data, stored->dtype, count);
+    tensor->buffer = &b->store->weights;
+    tensor->offset = b->floats;
+    bt_convert_f32(bt_tensor_host(tensor), stored->data, stored->dtype, count);
     grad_bind(b, tensor);
-    b->floats += count;
+    b->floats += bt_tensor_floats(tensor);
 }
 
 /* Check that all tensors fit, and count the memory that they take. */
@@ -266,10 +309,12 @@ static bauta_status memory_alloc(bt_model_store *store, size_t floats,
                                  bool trained, bauta_error *err)
 {
     size_t bytes = bt_size_mul(floats, sizeof(float));
-    store->memory = bt_alloc(bytes);
-    if (trained && store->memory)
-        store->grads = bt_alloc_zero(floats, sizeof(float));
-    if (!store->memory || (trained && !store->grads))
+    store->weights =
+        bt_buffer_of_host(bt_alloc_zero(floats, sizeof(float)), bytes);
+    if (trained && store->weights.memory)
+        store->grads =
+            bt_buffer_of_host(bt_alloc_zero(floats, sizeof(float)), bytes);
+    if (!store->weights.memory || (trained && !store->grads.memory))
         return bt_fail_memory(err, "the weights of a model", bytes);
     store->floats = floats;
     return BAUTA_OK;
@@ -289,7 +334,11 @@ static bauta_status weights_bind(bt_model_store *store, const char *path,
     status = memory_alloc(store, b.floats, load == BT_LOAD_TRAINABLE, err);
     if (status)
         return status;
-    b.floats = 0;
+    store->mapped = bt_alloc_zero(b.mapped, sizeof(*store->mapped));
+    if (!store->mapped)
+        return bt_fail_memory(err, "the weights of a model",
+                              b.mapped * sizeof(*store->mapped));
+    b.floats = b.mapped = 0;
     bt_model_store_visit(store, &(bt_tensor_visitor){ bind_name, &b });
     bt_model_split_qkv(store->model);
     return BAUTA_OK;
@@ -329,8 +378,8 @@ static void count_new(void *user, const char *name, bt_tensor *tensor, int rank)
     (void)name;
     (void)rank;
     binding *b = user;
-    b->floats =
-        bt_size_add(b->floats, bt_size_mul(tensor->rows, tensor->columns));
+    b->floats = bt_size_add(b->floats, bt_tensor_floats(tensor));
+    b->store->parameters += tensor->rows * tensor->columns;
 }
 
 static void bind_new(void *user, const char *name, bt_tensor *tensor, int rank)
@@ -338,9 +387,10 @@ static void bind_new(void *user, const char *name, bt_tensor *tensor, int rank)
     (void)name;
     (void)rank;
     binding *b = user;
-    tensor->data = b->store->memory + b->floats;
+    tensor->buffer = &b->store->weights;
+    tensor->offset = b->floats;
     grad_bind(b, tensor);
-    b->floats += tensor->rows * tensor->columns;
+    b->floats += bt_tensor_floats(tensor);
 }
 
 static bauta_status weights_create(bt_model_store *store, uint64_t seed,
@@ -351,7 +401,6 @@ static bauta_status weights_create(bt_model_store *store, uint64_t seed,
     bauta_status status = memory_alloc(store, b.floats, true, err);
     if (status)
         return status;
-    store->parameters = b.floats;
     b.floats = 0;
     bt_model_store_visit(store, &(bt_tensor_visitor){ bind_new, &b });
     bt_model_split_qkv(store->model);
@@ -386,8 +435,13 @@ void bt_model_store_free(bt_model_store *store)
     bt_config_reader_free(store->reader);
     bt_model_free(store->model);
     bt_weight_files_free(store->files);
-    bt_free(store->memory);
-    bt_free(store->grads);
+    if (store->weights.memory)
+        store->weights.backend->free(&store->weights);
+    if (store->grads.memory)
+        store->grads.backend->free(&store->grads);
+    if (store->copies.memory)
+        store->copies.backend->free(&store->copies);
+    bt_free(store->mapped);
     bt_free(store->packed);
     bt_free(store->panels);
     bt_free(store);

@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "base/thread_pool.h"
 #include "base/threads.h"
 #include "formats/weight_files.h"
 #include "model/api.h"
@@ -73,7 +74,9 @@ static bool stays_float32(const bt_model *model, const bt_named_tensor *entry)
 {
     const bt_tensor *const tables[] = {
         &model->encoder.positions, &model->encoder.types,
-        &model->decoder.positions, &model->decoder.types, &model->head.bias
+        &model->encoder.relative,  &model->decoder.positions,
+        &model->decoder.types,     &model->decoder.relative,
+        &model->head.bias
     };
     for (size_t i = 0; i < BT_LEN(tables); i++)
         if (entry->tensor == tables[i])
@@ -85,7 +88,8 @@ static bool stays_float32(const bt_model *model, const bt_named_tensor *entry)
 
 typedef struct packer {
     bauta_model *model;
-    bt_packed_type type;
+    bauta_dtype type;
+    bt_thread_pool *pool;
     size_t count;             /* of matrices; in later passes the current one */
     bt_arena space;           /* panels and scales */
     bt_packed_weight *packed; /* (count) NULL in the first pass */
@@ -104,7 +108,7 @@ static bt_packed_weight compact_of(packer *c, const bt_tensor *w,
     size_t outputs = compact.outputs;
     compact.panels = bt_arena_alloc(
         &c->space, bt_packed_weight_bytes(c->type, outputs, compact.inputs), 1);
-    if (c->type == BT_PACKED_INT8)
+    if (c->type == BAUTA_INT8)
         compact.scales = bt_arena_alloc(
             &c->space, bt_size_round(outputs, BT_PANEL_COLUMNS), sizeof(float));
     return compact;
@@ -139,7 +143,7 @@ static bauta_status allocate(packer *c)
 
 typedef struct pack_job {
     const bt_packed_weight *compact;
-    const bt_tensor *w;
+    const bt_tensor *w; /* in host memory */
     bool transposed;
     bt_progress failed; /* panels that int8 cannot represent */
 } pack_job;
@@ -148,8 +152,8 @@ static void pack_panel(void *job, size_t task, int thread)
 {
     (void)thread;
     pack_job *p = job;
-    if (!bt_packed_weight_pack(p->compact, task, p->w->data, p->w->stride,
-                               p->transposed))
+    if (!bt_packed_weight_pack(p->compact, task, bt_tensor_host(p->w),
+                               p->w->stride, p->transposed))
         bt_progress_increment(&p->failed);
 }
 
@@ -158,8 +162,8 @@ static const char *name_of(const bauta_model *model, const bt_tensor *w)
 {
     for (size_t i = 0; i < model->tensor_count; i++) {
         const bt_tensor *t = model->tensors[i].tensor;
-        uintptr_t at = (uintptr_t)w->data - (uintptr_t)t->data;
-        if (at < t->rows * t->stride * sizeof(float))
+        if (t->buffer == w->buffer &&
+            w->offset - t->offset < t->rows * t->stride)
             return model->tensors[i].name;
     }
     return "a matrix";
@@ -173,8 +177,8 @@ static void pack_matrix(void *user, bt_tensor *w, bool transposed)
     bt_packed_weight *compact = &c->packed[c->count++];
     *compact = compact_of(c, w, transposed);
     pack_job p = { .compact = compact, .w = w, .transposed = transposed };
-    bt_parallel_for(bt_threads_available(),
-                    bt_packed_weight_panels(compact->outputs), pack_panel, &p);
+    bt_parallel_for(c->pool, bt_packed_weight_panels(compact->outputs),
+                    pack_panel, &p);
     if (p.failed.done)
         c->status = bt_fail(c->err, BAUTA_ERR_UNSUPPORTED,
                             "tensor %s has a weight that is not finite, which "
@@ -189,22 +193,23 @@ static void bind_matrix(void *user, bt_tensor *w, bool transposed)
     (void)transposed;
     packer *c = user;
     w->packed = &c->packed[c->count++];
-    w->data = NULL;
+    w->buffer = NULL;
 }
 
 static void copy_unpacked(packer *c)
 {
     bauta_model *model = c->model;
-    float *to = c->unpacked;
+    size_t at = 0;
     for (size_t i = 0; i < model->tensor_count; i++) {
         bt_tensor *t = model->tensors[i].tensor;
         size_t count = t->rows * t->columns;
         if (stays_float32(model->store->model, &model->tensors[i])) {
-            memcpy(to, t->data, count * sizeof(float));
-            t->data = to;
-            to += count;
+            memcpy(c->unpacked + at, bt_tensor_host(t), count * sizeof(float));
+            t->buffer = &model->store->weights;
+            t->offset = at;
+            at += count;
         } else {
-            t->data = NULL; // a fused matrix, whose parts are packed
+            t->buffer = NULL; // a fused matrix, whose parts are packed
         }
     }
 }
@@ -219,20 +224,22 @@ static void replace_weights(packer *c)
     bt_model_split_qkv(folder->model);
     bt_weight_files_free(folder->files);
     folder->files = NULL;
-    bt_free(folder->memory);
-    folder->memory = c->unpacked;
+    folder->weights.backend->free(&folder->weights);
+    folder->weights = bt_buffer_of_host(c->unpacked, c->floats * sizeof(float));
     folder->floats = c->floats;
     folder->packed = c->packed;
     folder->panels = c->space.base;
 }
 
-static bauta_status pack(bauta_model *model, bt_packed_type type,
-                         bauta_error *err)
+static bauta_status pack(bauta_model *model, bauta_dtype type, bauta_error *err)
 {
     packer c = { .model = model, .type = type, .err = err };
-    c.status = allocate(&c);
+    c.status = bt_thread_pool_create(&c.pool, bt_threads_available(), err);
+    if (!c.status)
+        c.status = allocate(&c);
     if (!c.status)
         visit_matrices(model->store->model, &c, pack_matrix);
+    bt_thread_pool_free(c.pool);
     if (!c.status) {
         replace_weights(&c);
         return BAUTA_OK;
@@ -254,13 +261,16 @@ const char *bt_model_dtype_name(bauta_dtype weights)
 bauta_status bauta_model_pack(bauta_model *model, bauta_dtype weights,
                               bauta_error *err)
 {
-    static const bt_packed_type types[] = { BT_PACKED_F32, BT_PACKED_BF16,
-                                            BT_PACKED_INT8 };
     BT_NEED(model, err);
     if ((unsigned)weights > BAUTA_INT8)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "dtype is %u, which is not a known type",
                        (unsigned)weights);
+    if (model->store->stream)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "weights are packed on the CPU only, and the model is "
+                       "on the device \"%s\"",
+                       model->store->stream->device);
     if (model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a trainable model cannot be packed: load it read-only "
@@ -274,7 +284,7 @@ bauta_status bauta_model_pack(bauta_model *model, bauta_dtype weights,
                        "again to pack them as %s",
                        bt_model_dtype_name(model->dtype),
                        bt_model_dtype_name(weights));
-    bauta_status status = pack(model, types[weights], err);
+    bauta_status status = pack(model, weights, err);
     if (!status)
         model->dtype = weights;
     return status;

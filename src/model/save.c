@@ -39,7 +39,7 @@ bt_stored_tensor bt_tensor_to_store(const bt_named_tensor *entry,
     const bt_tensor *t = entry->tensor;
     bool vector = entry->rank == 1;
     return (bt_stored_tensor){ .name = name,
-                               .dtype = BT_F32,
+                               .dtype = BAUTA_FLOAT32,
                                .rank = (unsigned)entry->rank,
                                .shape = { vector ? t->columns : t->rows,
                                           vector ? 0 : t->columns },
@@ -47,32 +47,35 @@ bt_stored_tensor bt_tensor_to_store(const bt_named_tensor *entry,
                                .bytes = t->rows * t->columns * sizeof(float) };
 }
 
-static const float *data_of(const bauta_model *model,
-                            const bt_named_tensor *entry, const float *others)
+const float *bt_model_tensor_data(const bauta_model *model,
+                                  const bt_named_tensor *entry,
+                                  const float *weights)
 {
-    const float *data = entry->tensor->data;
-    return others ? others + (data - model->store->memory) : data;
+    const bt_tensor *t = entry->tensor;
+    bool mapped = t->buffer != &model->store->weights &&
+                  t->buffer != &model->store->copies;
+    return mapped ? bt_tensor_host(t) : weights + t->offset;
 }
 
 static bauta_status weights_write(const bt_atomic_directory *to,
-                                  const bauta_model *model, const float *others,
-                                  bauta_error *err)
+                                  const bauta_model *model,
+                                  const float *weights, bauta_error *err)
 {
     size_t bytes = bt_size_mul(model->tensor_count, sizeof(bt_stored_tensor));
     bt_stored_tensor *tensors = bt_alloc(bytes);
     if (!tensors)
         return bt_fail_memory(err, "the names of tensors", bytes);
     for (size_t i = 0; i < model->tensor_count; i++)
-        tensors[i] =
-            bt_tensor_to_store(&model->tensors[i], model->tensors[i].name,
-                               data_of(model, &model->tensors[i], others));
+        tensors[i] = bt_tensor_to_store(
+            &model->tensors[i], model->tensors[i].name,
+            bt_model_tensor_data(model, &model->tensors[i], weights));
     bauta_status status = bt_safetensors_write_in(
         to, "model.safetensors", tensors, model->tensor_count, err);
     bt_free(tensors);
     return status;
 }
 
-bauta_status bt_model_write(const bauta_model *model, const float *others,
+bauta_status bt_model_write(const bauta_model *model, const float *weights,
                             const bt_atomic_directory *to, bauta_error *err)
 {
     bauta_status status = config_write(to, model, err);
@@ -81,7 +84,7 @@ bauta_status bt_model_write(const bauta_model *model, const float *others,
                                            model->generation_config,
                                            model->generation_config_size, err);
     if (!status)
-        status = weights_write(to, model, others, err);
+        status = weights_write(to, model, weights, err);
     return status;
 }
 
@@ -94,13 +97,21 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the weights are packed as %s and cannot be saved",
                        bt_model_dtype_name(model->dtype));
-    bt_atomic_directory *to;
-    bauta_status status = bt_atomic_directory_create(&to, folder, err);
-    if (status)
-        return status;
-    status = bt_model_write(model, NULL, to, err);
+    if (model->store->copies.memory && !model->store->weights.memory)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the device has a rounded copy of the weights only: "
+                       "load the model again to save it");
+    bt_atomic_directory *to = NULL;
+    bt_host_copy weights;
+    bauta_status status = bt_host_copy_init(&weights, model->store->stream,
+                                            &model->store->weights, err);
+    if (!status)
+        status = bt_atomic_directory_create(&to, folder, err);
+    if (!status)
+        status = bt_model_write(model, weights.data, to, err);
     if (!status)
         status = bt_atomic_directory_commit(to, err);
     bt_atomic_directory_free(to);
+    bt_host_copy_release(&weights);
     return status;
 }

@@ -5,8 +5,8 @@
 #include "autograd/linear.h"
 #include "base/size.h"
 #include "base/sized.h"
-#include "base/threads.h"
 #include "model/model_call.h"
+#include "runtime/context.h"
 
 #include <math.h>
 #include <string.h>
@@ -103,36 +103,30 @@ static void row_top(void *user, size_t row, int thread)
 
 /* ---- the call ---------------------------------------------------------- */
 
-/* Run the head over the given rows of x, gathered into `inputs`. */
-static bool block_logits(bt_model_call *call, const bt_tensor *x,
-                         const size_t *rows, size_t count, float *inputs,
-                         float *logits)
+/* Run the head over the given rows of x. */
+static bool block_logits(bt_model_call *call, bt_tensor *x,
+                         const uint32_t *rows, size_t count, float *logits)
 {
-    const bt_tensor *bias = bt_transformer_head_bias(call->model);
-    bt_linear l = bt_linear_of(bt_transformer_head_weight(call->model), false);
-    for (size_t i = 0; i < count; i++)
-        memcpy(inputs + i * l.inputs, x->data + rows[i] * l.inputs,
-               l.inputs * sizeof(*inputs));
-    return bt_linear_forward(call->tape, &l, count, inputs,
-                             bias ? bias->data : NULL, logits);
+    const bt_tensor *inputs =
+        bt_op_embedding(call->tape, x, rows, count, 1.0f, BT_IGNORE_INDEX);
+    return inputs && bt_transformer_logits_to_host(call->tape, call->model,
+                                                   inputs, logits);
 }
 
 /* *bad: a row has logits that are not finite. */
-static bauta_status blocks_run(bt_model_call *call, const bt_tensor *x,
-                               const size_t *rows, size_t count, top_job *job,
+static bauta_status blocks_run(bt_model_call *call, bt_tensor *x,
+                               const uint32_t *rows, size_t count, top_job *job,
                                bool *bad, bauta_error *err)
 {
-    float *inputs = bt_tape_alloc(
-        call->tape, bt_size_mul(BLOCK_ROWS, x->columns), sizeof(*inputs));
     float *logits = bt_tape_alloc(
         call->tape, bt_size_mul(BLOCK_ROWS, job->vocab_size), sizeof(*logits));
     job->logits = logits;
-    for (size_t first = 0; inputs && logits && !*bad && first < count;
+    for (size_t first = 0; logits && !*bad && first < count;
          first += BLOCK_ROWS) {
         size_t n = bt_size_min(BLOCK_ROWS, count - first);
-        if (!block_logits(call, x, rows + first, n, inputs, logits))
+        if (!block_logits(call, x, rows + first, n, logits))
             break;
-        bt_parallel_for(bt_tape_threads(call->tape), n, row_top, job);
+        bt_parallel_for(call->context->pool, n, row_top, job);
         for (size_t i = 0; i < n; i++)
             *bad |= job->bad[i];
         job->ids += n * job->top_k;
@@ -146,15 +140,16 @@ static bauta_status run(bt_model_call *call, const size_t *rows, size_t count,
 {
     const bt_token_axis *axis =
         call->target ? &call->decoder_batch.axis : &call->encoder_batch.axis;
-    size_t *packed = bt_tape_alloc(call->tape, count, sizeof(*packed));
+    uint32_t *packed = bt_tape_alloc(call->tape, count, sizeof(*packed));
     for (size_t i = 0; packed && i < count; i++) {
-        packed[i] = packed_row(axis, rows[i]);
-        if (packed[i] == SIZE_MAX)
+        size_t row = packed_row(axis, rows[i]);
+        if (row == SIZE_MAX)
             return bt_fail(err, BAUTA_ERR_ARGUMENT,
                            "rows[%zu] is %zu, which is padding", i, rows[i]);
+        packed[i] = (uint32_t)row;
     }
-    const bt_tensor *x = bt_transformer_head_transform(
-        call->tape, call->model, bt_model_call_stacks(call));
+    bt_tensor *x = bt_transformer_head_transform(call->tape, call->model,
+                                                 bt_model_call_stacks(call));
     bauta_status status = bt_tape_status(call->tape, err);
     return status ? status : blocks_run(call, x, packed, count, job, bad, err);
 }

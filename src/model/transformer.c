@@ -2,6 +2,8 @@
 /* transformer.c - the forward pass: embeddings, layers and head. */
 #include "model/transformer.h"
 
+#include "autograd/linear.h"
+
 /* The state of a forward pass through one stack. */
 typedef struct forward_state {
     bt_tape *tape;
@@ -9,7 +11,8 @@ typedef struct forward_state {
     const bt_model_config *config;
     bt_stack *stack;
     const bt_forward_input *input;
-    bt_tensor *encoded; /* the encoder's output, or NULL */
+    bt_tensor *encoded;  /* the encoder's output, or NULL */
+    bt_tensor *relative; /* (distances, heads) biases of the stack, or NULL */
     size_t layer;
     uint32_t site; /* index of the next dropout */
 } forward_state;
@@ -19,11 +22,22 @@ static bt_tensor *optional(bt_tensor *tensor)
     return tensor->rows ? tensor : NULL;
 }
 
+/* The gain of a norm: the stored one, or 1 + that. */
+static bt_tensor *gain_of(forward_state *state, bt_tensor *stored)
+{
+    if (!state->config->norm_plus_one)
+        return stored;
+    return bt_op_add(state->tape, stored,
+                     bt_tape_input(state->tape, BAUTA_FLOAT32, 1,
+                                   stored->columns, state->model->ones));
+}
+
 static bt_tensor *norm(forward_state *state, bt_tensor *x,
                        bt_norm_params *params)
 {
-    return bt_op_norm(state->tape, x, &params->gain, optional(&params->bias),
-                      state->config->norm, state->config->epsilon, 1);
+    return bt_op_norm(state->tape, x, gain_of(state, &params->gain),
+                      optional(&params->bias), state->config->norm,
+                      state->config->epsilon, 1);
 }
 
 static bt_tensor *linear(forward_state *state, bt_tensor *x,
@@ -56,20 +70,28 @@ static bt_tensor *dropout(forward_state *state, bt_tensor *x)
 
 /* ---- attention --------------------------------------------------------- */
 
+static const float *frequencies_of(const forward_state *state)
+{
+    const bt_model *model = state->model;
+    bool window = bt_layer_window(state->config, state->layer) > 0;
+    return window && model->local_frequencies ? model->local_frequencies
+                                              : model->frequencies;
+}
+
 /* Apply the norm of each head and the rotary positions to queries or keys. */
 static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x,
                                bt_norm_params *params, size_t heads)
 {
     if (state->config->qk_norm)
-        x = bt_op_norm(state->tape, x, &params->gain, NULL, BT_NORM_RMS,
-                       state->config->epsilon, heads);
+        x = bt_op_norm(state->tape, x, gain_of(state, &params->gain), NULL,
+                       BT_NORM_RMS, state->config->epsilon, heads);
     if (state->config->position_kind == BT_POSITIONS_ROTARY)
         x = bt_op_rotary(state->tape, x, heads, state->input->positions,
-                         state->model->frequencies);
+                         frequencies_of(state));
     return x;
 }
 
-static const bauta_plan *self_plan(const forward_state *state)
+static const bt_attention_plan *self_plan(const forward_state *state)
 {
     bool encoder = state->stack == &state->model->encoder;
     bauta_attention_kind self =
@@ -78,19 +100,42 @@ static const bauta_plan *self_plan(const forward_state *state)
         ->plans[bt_layer_slot(state->config, self, state->layer)];
 }
 
-static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
-                                const bauta_plan *plan, const bt_kv_batch *kv)
+/* The bias of self-attention, in *bias; NULL if there is none. */
+static const bt_bias_op *self_bias(const forward_state *state, bt_bias_op *bias)
 {
-    return bt_op_paged_attention(
-        state->tape, q, kv, state->layer, plan, state->stack->config->heads,
-        state->stack->config->kv_heads, state->config->head_dim, 0);
+    *bias = (bt_bias_op){ .softcap = state->config->attention_softcap,
+                          .slopes = state->model->slopes,
+                          .table = state->relative,
+                          .first_distance = state->stack->first_distance,
+                          .positions = state->input->positions };
+    bool any = bias->table || bias->slopes || bias->softcap != 0.0f;
+    return any ? bias : NULL;
+}
+
+static bt_tensor *attend(forward_state *state, bt_tensor *q, bt_tensor *k,
+                         bt_tensor *v, const bt_attention_plan *plan,
+                         const bt_bias_op *bias)
+{
+    const bt_stack_config *s = state->stack->config;
+    return bt_op_attention(state->tape, q, k, v, plan, s->heads, s->kv_heads,
+                           state->config->attention_scale, bias);
+}
+
+static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
+                                const bt_attention_plan *plan,
+                                const bt_kv_batch *kv, const bt_bias_op *bias)
+{
+    const bt_stack_config *s = state->stack->config;
+    return bt_op_paged_attention(state->tape, q, kv, state->layer, plan,
+                                 s->heads, s->kv_heads, state->config->head_dim,
+                                 state->config->attention_scale, bias);
 }
 
 static void save_qk(const forward_state *state, bt_saved_qk *saved,
-                    bt_tensor *q, bt_tensor *k)
+                    bt_tensor *q, bt_tensor *k, bt_tensor *relative)
 {
     if (saved)
-        saved[state->layer] = (bt_saved_qk){ q, k };
+        saved[state->layer] = (bt_saved_qk){ q, k, relative };
 }
 
 static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
@@ -106,30 +151,28 @@ static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
     bt_tensor *k =
         apply_rotary(state, projected[1], &params->k_norm, s->kv_heads);
     bt_tensor *v = projected[2];
-    save_qk(state, state->input->saved_qk, q, k);
+    bt_bias_op terms;
+    const bt_bias_op *bias = self_bias(state, &terms);
+    save_qk(state, state->input->saved_qk, q, k, state->relative);
     const bt_kv_batch *kv = state->input->self_kv;
     if (!kv)
-        return bt_op_attention(state->tape, q, k, v, self_plan(state), s->heads,
-                               s->kv_heads, 0);
+        return attend(state, q, k, v, self_plan(state), bias);
     if (!bt_op_kv_write(state->tape, kv, state->layer, k, v, s->kv_heads))
         return NULL;
-    return attend_cached(state, q, self_plan(state), kv);
+    return attend_cached(state, q, self_plan(state), kv, bias);
 }
 
 static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
                                   bt_attention_params *params)
 {
-    const bt_stack_config *s = state->stack->config;
     bt_tensor *q = linear(state, x, &params->q);
     if (state->input->cross_kv)
         return attend_cached(state, q, state->input->plans[BT_SLOT_CROSS],
-                             state->input->cross_kv);
+                             state->input->cross_kv, NULL);
     bt_tensor *k = linear(state, state->encoded, &params->k);
     bt_tensor *v = linear(state, state->encoded, &params->v);
-    save_qk(state, state->input->saved_cross_qk, q, k);
-    return bt_op_attention(state->tape, q, k, v,
-                           state->input->plans[BT_SLOT_CROSS], s->heads,
-                           s->kv_heads, 0);
+    save_qk(state, state->input->saved_cross_qk, q, k, NULL);
+    return attend(state, q, k, v, state->input->plans[BT_SLOT_CROSS], NULL);
 }
 
 bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,
@@ -180,6 +223,10 @@ static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
                    &layer->cross.out);
     else
         y = feed_forward(state, y, layer);
+    if (state->config->post_norm)
+        y = norm(state, y,
+                 which == SELF ? &layer->self_post_norm
+                               : &layer->ffn_post_norm);
     y = bt_op_add(state->tape, x, dropout(state, y));
     return state->config->norm_first ? y : norm(state, y, params);
 }
@@ -239,6 +286,10 @@ static bt_tensor *stack_run(forward_state *state)
 {
     bt_tensor *x = embed(state);
     size_t layers = state->stack->config->layers;
+    if (state->stack->buckets)
+        state->relative = bt_op_embedding(
+            state->tape, &state->stack->relative, state->stack->buckets,
+            state->stack->distances, 1.0f, BT_IGNORE_INDEX);
     save_hidden_states(state, 0, x);
     for (state->layer = 0; state->layer < layers; state->layer++) {
         x = layer_run(state, x, &state->stack->layers[state->layer]);
@@ -282,6 +333,8 @@ bt_tensor *bt_transformer_head_transform(bt_tape *tape, bt_model *model,
     forward_state state = { .tape = tape,
                             .model = model,
                             .config = &model->config };
+    if (model->config.head_scale != 0.0f)
+        return bt_op_scale(tape, x, model->config.head_scale);
     if (!model->config.head_dense)
         return x;
     x = bt_op_act(tape, linear(&state, x, &model->head_dense),
@@ -301,7 +354,19 @@ bt_tensor *bt_transformer_head_bias(bt_model *model)
 
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x)
 {
-    return bt_op_linear(tape, bt_transformer_head_transform(tape, model, x),
-                        bt_transformer_head_weight(model), false,
-                        bt_transformer_head_bias(model));
+    bt_tensor *logits =
+        bt_op_linear(tape, bt_transformer_head_transform(tape, model, x),
+                     bt_transformer_head_weight(model), false,
+                     bt_transformer_head_bias(model));
+    return logits && bt_softcap_logits(tape, logits, model->config.head_softcap)
+               ? logits
+               : NULL;
+}
+
+bool bt_transformer_logits_to_host(bt_tape *tape, bt_model *model,
+                                   const bt_tensor *x, float *to)
+{
+    return bt_linear_to_host(tape, x, bt_transformer_head_weight(model), false,
+                             bt_transformer_head_bias(model),
+                             model->config.head_softcap, to);
 }

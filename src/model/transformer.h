@@ -22,15 +22,17 @@ typedef struct bt_dropout_input {
  * until the tape is rewound. */
 typedef struct bt_saved_qk {
     const bt_tensor *q, *k;
+    const bt_tensor *relative; /* the table by distance of its bias, or NULL */
 } bt_saved_qk;
 
 /* The input of one stack. */
 typedef struct bt_forward_input {
     size_t tokens;
-    const uint32_t *ids;                    /* (tokens) */
-    const uint32_t *positions;              /* (tokens) within the sequence */
-    const uint32_t *token_types;            /* (tokens) or NULL: all 0 */
-    const bauta_plan *plans[BT_SLOT_COUNT]; /* those that the stack uses */
+    const uint32_t *ids;         /* (tokens) */
+    const uint32_t *positions;   /* (tokens) within the sequence */
+    const uint32_t *token_types; /* (tokens) or NULL: all 0 */
+    const bt_attention_plan *plans[BT_SLOT_COUNT]; /* those that the stack uses
+                                                    */
     const bt_kv_batch *self_kv; /* KV cache of self-attention, to which new keys
                             and values are written; NULL: no cache */
     const bt_kv_batch *cross_kv; /* KV cache of cross-attention, filled before;
@@ -50,8 +52,8 @@ bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,
 bt_tensor *bt_transformer_decode(bt_tape *tape, bt_model *model,
                                  const bt_forward_input *input,
                                  bt_tensor *encoded);
-/* The input of the head's matrix: the hidden states, or for BERT their linear
- * transform, activation and norm. */
+/* The input of the head's matrix: the hidden states; for BERT their linear
+ * transform, activation and norm; for T5 their multiple. */
 bt_tensor *bt_transformer_head_transform(bt_tape *tape, bt_model *model,
                                          bt_tensor *x);
 /* The head's matrix (vocab, width) and its bias, which may be NULL. */
@@ -59,6 +61,10 @@ bt_tensor *bt_transformer_head_weight(bt_model *model);
 bt_tensor *bt_transformer_head_bias(bt_model *model);
 /* The logits (rows, vocab) of hidden states, by the three functions above. */
 bt_tensor *bt_transformer_logits(bt_tape *tape, bt_model *model, bt_tensor *x);
+/* The logits of rows of bt_transformer_head_transform(), in host memory `to`
+ * (rows of x, vocab). False when the tape has failed. */
+bool bt_transformer_logits_to_host(bt_tape *tape, bt_model *model,
+                                   const bt_tensor *x, float *to);
 
 /* Write the keys and values of cross-attention, computed from the encoder's
  * output, to the KV cache in every layer. False when the tape has failed. */

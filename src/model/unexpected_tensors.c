@@ -84,7 +84,7 @@ static bool is_position_ids(const bt_model *model,
 {
     const char *data = stored->data;
     (void)model;
-    if (stored->dtype != BT_I64 || stored->rank == 0)
+    if (stored->dtype != BAUTA_INT64 || stored->rank == 0)
         return false;
     for (size_t i = 0; i < elements(stored); i++) {
         int64_t value;
@@ -100,9 +100,9 @@ static bool is_causal(const bt_model *model, const bt_stored_tensor *stored)
 {
     size_t size = bt_dtype_size(stored->dtype), n;
     const unsigned char *data = stored->data;
-    bool bytes = stored->dtype == BT_U8 || stored->dtype == BT_BOOL;
+    bool bytes = stored->dtype == BAUTA_UINT8 || stored->dtype == BAUTA_BOOL;
     (void)model;
-    if ((!bytes && stored->dtype != BT_F32) || stored->rank < 2)
+    if ((!bytes && stored->dtype != BAUTA_FLOAT32) || stored->rank < 2)
         return false;
     n = stored->shape[stored->rank - 1];
     if (n == 0 || elements(stored) != bt_size_mul(n, n))
@@ -162,8 +162,8 @@ static void positions_adopt(bt_model_store *store, bt_stack *stack)
         return;
     stack->positions_stored = true;
     if (stored_of(store, &stack->positions)) {
-        bt_free(stack->positions.data);
-        stack->positions.data = NULL;
+        stack->sinusoids.backend->free(&stack->sinusoids);
+        stack->positions.buffer = NULL;
     } else {
         stack->positions_stored = false;
     }

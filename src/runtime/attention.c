@@ -25,8 +25,8 @@ bauta_status bauta_attention_forward(bauta_context *context,
                                                s.heads, s.value_dim, err);
     if (status)
         return status;
-    bt_cpu cpu = bt_context_resources(context);
-    return bt_attention_forward_cpu(&cpu, plan, &s, q, k, v, out, lse, err);
+    return bt_attention_forward_cpu(bt_cpu_of_context(context), plan, &s, q, k,
+                                    v, out, lse, err);
 }
 
 bauta_status
@@ -54,7 +54,6 @@ bauta_attention_backward(bauta_context *context, const bauta_plan *plan,
             bt_attention_gradients_disjoint(&s, plan->rows, plan->keys, err);
     if (status)
         return status;
-    bt_cpu cpu = bt_context_resources(context);
-    return bt_attention_backward_cpu(&cpu, plan, &s, q, k, v, out, lse, dout,
-                                     dq, dk, dv, err);
+    return bt_attention_backward_cpu(bt_cpu_of_context(context), plan, &s, q, k,
+                                     v, out, lse, dout, dq, dk, dv, err);
 }

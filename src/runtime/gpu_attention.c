@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gpu_attention.c - the public calls for GPU plans and attention over them. */
 #include "base/size.h"
-#include "mask/mask.h"
-#include "mask/plan.h"
 #include "runtime/gpu_context.h"
 
 struct bauta_gpu_plan {
     bt_gpu_owner owner;
     bauta_dtype type;
     bool backward;
+    bool ready; /* false: the last update failed */
     size_t rows, keys;
     bt_attention_shape shape; /* heads and dims */
     bt_cuda_plan *tiles;      /* bfloat16 */
@@ -17,38 +16,45 @@ struct bauta_gpu_plan {
 
 /* ---- Plans ------------------------------------------------ */
 
-static bauta_status tiles_make(bauta_gpu_plan *plan, const bauta_mask *mask,
-                               size_t first, const bauta_attention_shape *shape,
-                               bauta_error *err)
+/* Rows [first, first + rows) of a mask. */
+static bauta_status rows_set(bauta_gpu_plan *plan, const bauta_mask *mask,
+                             size_t first, size_t rows, void *stream,
+                             bauta_error *err)
 {
     const bt_gpu *gpu = plan->owner.gpu;
-    bauta_plan *source = NULL;
-    // If there is no kernel for this head_dim, plan_create says which exist.
-    size_t tile_rows = bt_size_max(gpu->tile_rows(shape->head_dim), 1);
-    bauta_status status =
-        bt_plan_create(&source, mask, first, plan->rows, tile_rows, err);
-    if (!status)
-        status = gpu->plan_create(&plan->tiles, source, shape, err);
-    if (!status && plan->backward)
-        status = gpu->plan_add_backward(plan->tiles, source, err);
-    bauta_plan_free(source);
+    bauta_status status;
+    if (plan->type == BAUTA_FLOAT32) {
+        gpu->rows_free(plan->spans);
+        plan->spans = NULL;
+        status = gpu->rows_create(&plan->spans, mask, first, rows, err);
+    } else {
+        status =
+            gpu->plan_update(plan->tiles, mask, first, rows, 0, stream, err);
+    }
+    plan->rows = status ? 0 : rows;
+    plan->keys = status ? 0 : bauta_mask_keys(mask);
+    plan->ready = !status;
     return status;
 }
 
 static bauta_status plan_make(bauta_gpu_plan *plan, const bauta_mask *mask,
-                              size_t first, const bauta_attention_shape *shape,
+                              size_t first, size_t rows,
+                              const bauta_attention_shape *shape, void *stream,
                               bauta_error *err)
 {
+    const bt_gpu *gpu = plan->owner.gpu;
     int before;
-    bauta_status status =
-        plan->owner.gpu->enter(plan->owner.device, &before, err);
+    bauta_status status = gpu->enter(plan->owner.device, &before, err);
     if (status)
         return status;
-    status = plan->type == BAUTA_FLOAT32
-                 ? plan->owner.gpu->rows_create(&plan->spans, mask, first,
-                                                plan->rows, err)
-                 : tiles_make(plan, mask, first, shape, err);
-    plan->owner.gpu->leave(before);
+    if (plan->type != BAUTA_FLOAT32)
+        status = gpu->plan_create(&plan->tiles, shape, plan->backward, err);
+    if (!status)
+        status = rows_set(plan, mask, first, rows, stream, err);
+    // It may be used on any stream from now on.
+    if (!status)
+        status = gpu->wait(stream, err);
+    gpu->leave(before);
     return status;
 }
 
@@ -96,16 +102,35 @@ bauta_status bauta_gpu_plan_create(bauta_gpu_plan **out, bauta_context *context,
     plan->owner = bt_gpu_owner_of(context);
     plan->type = type;
     plan->backward = backward;
-    plan->rows = rows;
-    plan->keys = bauta_mask_keys(mask);
     plan->shape = resolved;
-    status = plan_make(plan, mask, first, &own, err);
+    status = plan_make(plan, mask, first, rows, &own, context->gpu_stream, err);
     if (status) {
         bauta_gpu_plan_free(plan);
         return status;
     }
     *out = plan;
     return BAUTA_OK;
+}
+
+bauta_status bauta_gpu_plan_update(bauta_context *context, bauta_gpu_plan *plan,
+                                   const bauta_mask *mask, size_t first,
+                                   size_t rows, bauta_error *err)
+{
+    int before;
+    BT_NEED_GPU(context, err);
+    BT_NEED(plan, err);
+    BT_NEED(mask, err);
+    bauta_status status =
+        bt_gpu_owner_check(&plan->owner, context, "plan", err);
+    if (!status)
+        status = sizes_check(mask, first, rows, &plan->shape, err);
+    if (!status)
+        status = context->gpu->enter(context->device, &before, err);
+    if (status)
+        return status;
+    status = rows_set(plan, mask, first, rows, context->gpu_stream, err);
+    context->gpu->leave(before);
+    return status;
 }
 
 void bauta_gpu_plan_free(bauta_gpu_plan *plan)
@@ -133,6 +158,9 @@ call_check(bauta_attention_shape *own, bt_attention_shape *s,
         status = bt_gpu_owner_check(&plan->owner, context, "plan", err);
     if (!status)
         status = bt_gpu_shape_match(&plan->shape, s, "plan", err);
+    if (!status && !plan->ready)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "the plan has no rows: its last update failed");
     return status;
 }
 
@@ -162,9 +190,9 @@ bauta_status bauta_gpu_attention_forward(bauta_context *context,
         return status;
     status = plan->type == BAUTA_FLOAT32
                  ? context->gpu->forward_f32(plan->spans, &own, q, k, v, out,
-                                             lse, context->stream, err)
+                                             lse, context->gpu_stream, err)
                  : context->gpu->forward_bf16(plan->tiles, &own, q, k, v, out,
-                                              lse, context->stream, err);
+                                              lse, context->gpu_stream, err);
     context->gpu->leave(before);
     return status;
 }
@@ -201,13 +229,13 @@ bauta_gpu_attention_backward(bauta_context *context, bauta_gpu_plan *plan,
         status = context->gpu->enter(context->device, &before, err);
     if (status)
         return status;
-    status =
-        plan->type == BAUTA_FLOAT32
-            ? context->gpu->backward_f32(plan->spans, &own, q, k, v, out, lse,
-                                         dout, dq, dk, dv, context->stream, err)
-            : context->gpu->backward_bf16(plan->tiles, &own, q, k, v, out, lse,
-                                          dout, dq, dk, dv, context->stream,
-                                          err);
+    status = plan->type == BAUTA_FLOAT32
+                 ? context->gpu->backward_f32(plan->spans, &own, q, k, v, out,
+                                              lse, dout, dq, dk, dv,
+                                              context->gpu_stream, err)
+                 : context->gpu->backward_bf16(plan->tiles, &own, q, k, v, out,
+                                               lse, dout, dq, dk, dv,
+                                               context->gpu_stream, err);
     context->gpu->leave(before);
     return status;
 }

@@ -57,6 +57,9 @@ bauta_status bt_gpu_shape_read(bauta_attention_shape *own,
     BT_NEED(shape, err);
     bauta_status status =
         BT_SIZED_READ(own, BAUTA_ATTENTION_SHAPE_INIT, shape, "shape", err);
+    if (!status && own->bias)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "attention on a GPU has no softcap and no bias");
     return status ? status : bt_attention_shape_resolve(resolved, own, err);
 }
 
@@ -114,7 +117,8 @@ static bauta_status copy(bauta_context *context, void *to, const void *from,
     bauta_status status = context->gpu->enter(context->device, &before, err);
     if (status)
         return status;
-    status = context->gpu->copy(to, from, bytes, to_gpu, context->stream, err);
+    status =
+        context->gpu->copy(to, from, bytes, to_gpu, context->gpu_stream, err);
     context->gpu->leave(before);
     return status;
 }
@@ -139,7 +143,7 @@ bauta_status bauta_gpu_synchronize(bauta_context *context, bauta_error *err)
     bauta_status status = context->gpu->enter(context->device, &before, err);
     if (status)
         return status;
-    status = context->gpu->wait(context->stream, err);
+    status = context->gpu->wait(context->gpu_stream, err);
     context->gpu->leave(before);
     return status;
 }
@@ -148,6 +152,6 @@ bauta_status bauta_gpu_stream_set(bauta_context *context, void *stream,
                                   bauta_error *err)
 {
     BT_NEED_GPU(context, err);
-    context->stream = stream;
+    context->gpu_stream = stream;
     return BAUTA_OK;
 }

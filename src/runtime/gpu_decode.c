@@ -135,7 +135,7 @@ bauta_status bauta_gpu_decode_plan_update(bauta_context *context,
                                             decode->page_keys, err);
     } else {
         status = context->gpu->decode_step(decode->steps, copies, count,
-                                           context->stream, err);
+                                           context->gpu_stream, err);
     }
     context->gpu->leave(before);
     bt_free(copies);
@@ -210,11 +210,12 @@ bauta_status bauta_gpu_attention_decode(bauta_context *context,
         status = context->gpu->enter(context->device, &before, err);
     if (status)
         return status;
-    status = decode->type == BAUTA_FLOAT32
-                 ? context->gpu->decode_f32(decode->spans, &own, q, &taken, out,
-                                            lse, context->stream, err)
-                 : context->gpu->decode_bf16(decode->steps, &own, q, &taken,
-                                             out, lse, context->stream, err);
+    status =
+        decode->type == BAUTA_FLOAT32
+            ? context->gpu->decode_f32(decode->spans, &own, q, &taken, out, lse,
+                                       context->gpu_stream, err)
+            : context->gpu->decode_bf16(decode->steps, &own, q, &taken, out,
+                                        lse, context->gpu_stream, err);
     context->gpu->leave(before);
     return status;
 }

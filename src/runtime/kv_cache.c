@@ -5,6 +5,7 @@
  * read, so a prefill over the cache packs nothing, and a decoding step reads
  * each block once, sequentially. */
 #include "backend/cpu/attention.h"
+#include "backend/cpu/kv_pages.h"
 #include "base/error.h"
 #include "mask/mask.h"
 #include "runtime/context.h"
@@ -42,7 +43,8 @@ bauta_status bauta_kv_cache_create(bauta_kv_cache **out,
                          "%zu keys",
                          capacity, BT_AXIS_MAX);
     if (!status)
-        status = bt_kv_pool_create(&pool, &s, 0, err);
+        status = bt_kv_pool_create(&pool, &bt_cpu_backend, &s, BAUTA_FLOAT32, 0,
+                                   err);
     if (!status)
         status = cache_new(out, pool, capacity, err);
     bt_kv_pool_release(pool);
@@ -109,13 +111,12 @@ bauta_status bauta_kv_cache_append(bauta_kv_cache *cache,
                          "more do not fit",
                          cache->capacity, table->tokens, tokens);
     if (!status && tokens)
-        status = bt_block_table_reserve(table, tokens, err);
+        status = bt_block_table_reserve(table, NULL, tokens, err);
     if (status)
         return status;
     for (size_t h = 0; h < s.kv_heads; h++)
-        bt_block_table_write(table, 0, bt_kernels_get(NULL), &s, h,
-                             table->tokens, tokens, k + h * s.k.head,
-                             v + h * s.v.head);
+        bt_kv_pages_write(table, 0, bt_kernels_get(NULL), &s, h, table->tokens,
+                          tokens, k + h * s.k.head, v + h * s.v.head);
     bt_block_table_advance(table, tokens);
     return BAUTA_OK;
 }
@@ -212,7 +213,6 @@ bauta_status bauta_attention_cached(bauta_context *context,
                                                s.heads, s.value_dim, err);
     if (status)
         return status;
-    bt_cpu cpu = bt_context_resources(context);
-    return bt_attention_paged_cpu(&cpu, plan, &s, q, cache->table.pages, out,
-                                  lse, err);
+    return bt_attention_paged_cpu(bt_cpu_of_context(context), plan, &s, q,
+                                  cache->table.pages, out, lse, err);
 }

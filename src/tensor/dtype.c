@@ -19,26 +19,38 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
 static const struct {
     const char *name;
     size_t size;
-} dtypes[] = {
-#define DTYPE_ROW(name, size) { #name, size },
+} dtypes[BT_DTYPE_COUNT] = {
+#define DTYPE_ROW(type, name, size) [BAUTA_##type] = { name, size },
     BT_DTYPE_MAP(DTYPE_ROW)
 };
 
-const char *bt_dtype_name(bt_dtype dtype)
+const char *bt_dtype_name(bauta_dtype dtype)
 {
     return dtypes[dtype].name;
 }
 
-size_t bt_dtype_size(bt_dtype dtype)
+size_t bt_dtype_size(bauta_dtype dtype)
 {
     return dtypes[dtype].size;
 }
 
-bool bt_dtype_find(bt_dtype *out, const char *name)
+int bt_dtype_order(bauta_dtype dtype)
 {
-    for (int i = 0; i < BT_DTYPES; i++)
+    static const bauta_dtype order[] = {
+#define DTYPE_TYPE(type, name, size) BAUTA_##type,
+        BT_DTYPE_MAP(DTYPE_TYPE)
+    };
+    int at = 0;
+    while (order[at] != dtype)
+        at++;
+    return at;
+}
+
+bool bt_dtype_find(bauta_dtype *out, const char *name)
+{
+    for (int i = 0; i < BT_DTYPE_COUNT; i++)
         if (!strcmp(dtypes[i].name, name)) {
-            *out = (bt_dtype)i;
+            *out = (bauta_dtype)i;
             return true;
         }
     return false;
@@ -114,15 +126,16 @@ static uint16_t to_f16(uint32_t x)
         memcpy((to) + 2 * i, &half, sizeof(half)); \
     }
 
-bool bt_convert_f32(float *to, const void *from, bt_dtype dtype, size_t count)
+bool bt_convert_f32(float *to, const void *from, bauta_dtype dtype,
+                    size_t count)
 {
     const unsigned char *bytes = from;
-    if (dtype == BT_F32) {
+    if (dtype == BAUTA_FLOAT32) {
         if (count > 0)
             memcpy(to, bytes, count * sizeof(float));
-    } else if (dtype == BT_BF16) {
+    } else if (dtype == BAUTA_BFLOAT16) {
         WIDEN(to, bytes, count, from_bf16)
-    } else if (dtype == BT_F16) {
+    } else if (dtype == BAUTA_FLOAT16) {
         WIDEN(to, bytes, count, from_f16)
     } else {
         return false;
@@ -130,16 +143,16 @@ bool bt_convert_f32(float *to, const void *from, bt_dtype dtype, size_t count)
     return true;
 }
 
-bool bt_convert_from_f32(void *to, bt_dtype dtype, const float *from,
+bool bt_convert_from_f32(void *to, bauta_dtype dtype, const float *from,
                          size_t count)
 {
     unsigned char *bytes = to;
-    if (dtype == BT_F32) {
+    if (dtype == BAUTA_FLOAT32) {
         if (count > 0)
             memcpy(bytes, from, count * sizeof(float));
-    } else if (dtype == BT_BF16) {
+    } else if (dtype == BAUTA_BFLOAT16) {
         NARROW(bytes, from, count, to_bf16)
-    } else if (dtype == BT_F16) {
+    } else if (dtype == BAUTA_FLOAT16) {
         NARROW(bytes, from, count, to_f16)
     } else {
         return false;

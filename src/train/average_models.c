@@ -37,12 +37,16 @@ static bauta_status same_check(const bauta_model *a, const bauta_model *b,
 static void mean_set(bauta_model *const *models, size_t count)
 {
     for (size_t i = 0; i < models[0]->tensor_count; i++) {
-        bt_tensor *to = models[0]->tensors[i].tensor;
+        const bt_tensor *to = models[0]->tensors[i].tensor;
+        float *data = bt_tensor_host(to);
         for (size_t j = 0; j < to->rows * to->columns; j++) {
             double sum = 0.0;
-            for (size_t m = 0; m < count; m++)
-                sum += (double)models[m]->tensors[i].tensor->data[j];
-            to->data[j] = (float)(sum / (double)count);
+            for (size_t m = 0; m < count; m++) {
+                const float *from =
+                    bt_tensor_host(models[m]->tensors[i].tensor);
+                sum += (double)from[j];
+            }
+            data[j] = (float)(sum / (double)count);
         }
     }
 }
@@ -87,7 +91,7 @@ static bauta_status mean_write(const char *out, const bauta_model *model,
     bauta_status status = bt_atomic_directory_create(&to, out, err);
     if (status)
         return status;
-    status = bt_model_write(model, NULL, to, err);
+    status = bt_model_write(model, model->store->weights.memory, to, err);
     if (!status)
         status = tokenizer_copy(to, first, err);
     if (!status)

@@ -4,6 +4,7 @@
  * Everything is checked before anything is changed: if resuming fails, the
  * trainer is unchanged. */
 #include "train/checkpoint.h"
+#include "runtime/context.h"
 
 #include "base/error.h"
 #include "base/file.h"
@@ -58,6 +59,7 @@ static bauta_status tokenizer_write(const bt_atomic_directory *to,
 
 /* The record is written last: if it exists, the checkpoint is complete. */
 static bauta_status folder_write(const bauta_trainer *t, const char *folder,
+                                 const float *weights,
                                  const bt_optimizer_state *state,
                                  const char *record, bauta_error *err)
 {
@@ -65,7 +67,7 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
     bauta_status status = bt_atomic_directory_create(&to, folder, err);
     if (status)
         return status;
-    status = bt_model_write(t->model, NULL, to, err);
+    status = bt_model_write(t->model, weights, to, err);
     if (!status)
         status = tokenizer_write(to, t->tokenizer, err);
     if (!status)
@@ -81,6 +83,7 @@ static bauta_status folder_write(const bauta_trainer *t, const char *folder,
 }
 
 static bauta_status record_text(char **out, const bauta_trainer *t,
+                                const float *weights,
                                 const bt_optimizer_state *state,
                                 const char *notes, bauta_error *err)
 {
@@ -88,7 +91,7 @@ static bauta_status record_text(char **out, const bauta_trainer *t,
     *out = NULL;
     bauta_status status = notes_parse(&kept, notes, err);
     if (!status)
-        status = bt_trainer_record_make(&record, t, state, kept, err);
+        status = bt_trainer_record_make(&record, t, weights, state, kept, err);
     if (!status)
         status = bt_sealed_json_text(out, record, record_name, err);
     json_decref(record);
@@ -96,22 +99,58 @@ static bauta_status record_text(char **out, const bauta_trainer *t,
     return status;
 }
 
+/* Whether this rank writes files. */
+static bool writes(const bauta_trainer *t)
+{
+    return t->context->comm->rank == 0;
+}
+
 bauta_status bauta_trainer_save(const bauta_trainer *trainer,
                                 const char *folder, const char *notes,
                                 bauta_error *err)
 {
     BT_NEED(trainer, err);
-    BT_NEED(folder, err);
+    if (writes(trainer))
+        BT_NEED(folder, err);
     bt_optimizer_state state;
+    bt_host_copy weights;
     char *record = NULL;
-    bauta_status status = bt_optimizer_state_init(&state, trainer, err);
+    bauta_status status =
+        bt_host_copy_init(&weights, trainer->context->stream,
+                          &trainer->model->store->weights, err);
     if (status)
         return status;
-    status = record_text(&record, trainer, &state, notes, err);
-    if (!status)
-        status = folder_write(trainer, folder, &state, record, err);
+    status = bt_optimizer_state_init(&state, trainer, true, err);
+    if (!status && writes(trainer))
+        status =
+            record_text(&record, trainer, weights.data, &state, notes, err);
+    if (!status && writes(trainer))
+        status =
+            folder_write(trainer, folder, weights.data, &state, record, err);
     bt_free(record);
     bt_optimizer_state_release(&state);
+    bt_host_copy_release(&weights);
+    return status;
+}
+
+static bauta_status weights_write(const bauta_trainer *t,
+                                  const bt_buffer *weights, const char *folder,
+                                  bauta_error *err)
+{
+    bt_atomic_directory *to = NULL;
+    bt_host_copy copy;
+    bauta_status status =
+        bt_host_copy_init(&copy, t->context->stream, weights, err);
+    if (!status)
+        status = bt_atomic_directory_create(&to, folder, err);
+    if (!status)
+        status = bt_model_write(t->model, copy.data, to, err);
+    if (!status)
+        status = tokenizer_write(to, t->tokenizer, err);
+    if (!status)
+        status = bt_atomic_directory_commit(to, err);
+    bt_atomic_directory_free(to);
+    bt_host_copy_release(&copy);
     return status;
 }
 
@@ -119,18 +158,20 @@ bauta_status bauta_trainer_export(const bauta_trainer *trainer,
                                   const char *folder, bauta_error *err)
 {
     BT_NEED(trainer, err);
-    BT_NEED(folder, err);
-    bt_atomic_directory *to;
-    bauta_status status = bt_atomic_directory_create(&to, folder, err);
+    if (writes(trainer))
+        BT_NEED(folder, err);
+    const bt_buffer *weights = &trainer->model->store->weights;
+    if (trainer->context->comm->count == 1)
+        return weights_write(trainer,
+                             trainer->ema.memory ? &trainer->ema : weights,
+                             folder, err);
+    bauta_status status = bt_trainer_swap_ema(trainer, err);
     if (status)
         return status;
-    status = bt_model_write(trainer->model, trainer->ema, to, err);
-    if (!status)
-        status = tokenizer_write(to, trainer->tokenizer, err);
-    if (!status)
-        status = bt_atomic_directory_commit(to, err);
-    bt_atomic_directory_free(to);
-    return status;
+    if (writes(trainer))
+        status = weights_write(trainer, weights, folder, err);
+    bauta_status back = bt_trainer_swap_ema(trainer, status ? NULL : err);
+    return status ? status : back;
 }
 
 /* ---- resuming ------------------------------------------------------------ */
@@ -224,15 +265,15 @@ bauta_status bauta_trainer_resume(bauta_trainer *trainer, const char *folder,
     bt_epoch epoch = { 0 };
     bauta_status status = progress_read(&progress, trainer, folder, err);
     if (!status)
-        status = bt_optimizer_state_init(&state, trainer, err);
+        status = bt_optimizer_state_init(&state, trainer, false, err);
     if (!status)
         status = optimizer_open(&file, &state, &progress, folder, err);
     if (!status)
         status = epoch_open(&epoch, trainer, &progress, folder, err);
-    if (!status) {
-        bt_optimizer_state_load(&state, file);
+    if (!status)
+        status = bt_optimizer_state_load(&state, trainer, file, err);
+    if (!status)
         trainer_set(trainer, &progress, &epoch);
-    }
     bt_epoch_release(&epoch);
     bt_safetensors_free(file);
     bt_optimizer_state_release(&state);

@@ -20,15 +20,22 @@ enum { BT_CHECKPOINT_FORMAT = 1 };
 
 /* ---- optimizer_state.c --------------------------------------------------- */
 
-/* The tensors of optimizer.safetensors, with their data in the trainer. */
+/* The tensors of optimizer.safetensors. On a single rank their data is in the
+ * trainer, or in host copies of it. With several ranks, `whole` has the first
+ * moments, the second ones and the average, each in the layout of the weights,
+ * gathered from all ranks. */
 typedef struct bt_optimizer_state {
+    bt_host_copy moments, ema; /* of this rank */
+    float *whole;              /* complete on rank 0 only; or NULL */
     bt_stored_tensor *tensors;
     size_t count;
     char *names;
 } bt_optimizer_state;
 
+/* With `gather`, which is collective, the state has data on rank 0; without,
+ * with several ranks, only names and shapes. */
 bauta_status bt_optimizer_state_init(bt_optimizer_state *state,
-                                     const bauta_trainer *trainer,
+                                     const bauta_trainer *trainer, bool gather,
                                      bauta_error *err);
 void bt_optimizer_state_release(bt_optimizer_state *state);
 
@@ -40,16 +47,24 @@ bauta_status bt_optimizer_state_check(const bt_optimizer_state *state,
                                       const bt_safetensors *file,
                                       const char *path, uint64_t *digest,
                                       bauta_error *err);
-/* Copy the values of a checked file into the trainer. */
-void bt_optimizer_state_load(const bt_optimizer_state *state,
-                             const bt_safetensors *file);
+/* Copy the values of a checked file into the trainer: of the own slice. */
+bauta_status bt_optimizer_state_load(const bt_optimizer_state *state,
+                                     const bauta_trainer *trainer,
+                                     const bt_safetensors *file,
+                                     bauta_error *err);
 
 /* ---- trainer_record.c ---------------------------------------------------- */
 
-/* The record of a trainer, for json_decref(); `notes` may be NULL. */
+/* The record of a trainer, for json_decref(). `weights` is a host copy of the
+ * model's; `notes` may be NULL. */
 bauta_status bt_trainer_record_make(json_t **out, const bauta_trainer *trainer,
+                                    const float *weights,
                                     const bt_optimizer_state *state,
                                     json_t *notes, bauta_error *err);
+
+/* Of all that ranks must have in common: options, data, weights and step. */
+bauta_status bt_trainer_digest(uint64_t *out, const bauta_trainer *trainer,
+                               bauta_error *err);
 
 /* The progress of a run. */
 typedef struct bt_train_progress {

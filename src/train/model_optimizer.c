@@ -19,11 +19,12 @@ static bool decays(const bauta_model *model, size_t index, bt_decay_rule rule)
     return rule.select(rule.user, &tensor);
 }
 
-bauta_status bt_model_optimizer_create(bt_optimizer **out,
+bauta_status bt_model_optimizer_create(bt_optimizer **out, bt_stream *stream,
                                        bt_named_tensor **trained, size_t *count,
                                        const bauta_model *model,
                                        const bt_optimizer_options *options,
-                                       bt_decay_rule decay, bauta_error *err)
+                                       bt_decay_rule decay, bt_shards *shards,
+                                       bauta_error *err)
 {
     bt_parameter *list = bt_alloc_zero(model->tensor_count, sizeof(*list));
     *out = NULL;
@@ -36,9 +37,20 @@ bauta_status bt_model_optimizer_create(bt_optimizer **out,
         if (!e->tensor->grad)
             continue;
         trained[*count] = e;
-        list[(*count)++] = (bt_parameter){ e->tensor, decays(model, i, decay) };
+        bt_parameter *p = &list[(*count)++];
+        *p = (bt_parameter){ .tensor = e->tensor,
+                             .decay = decays(model, i, decay) };
+        if (model->store->copies.memory) {
+            p->master = bt_tensor_of(&model->store->weights, BAUTA_FLOAT32,
+                                     e->tensor->rows, e->tensor->columns);
+            p->master.offset = e->tensor->offset;
+        }
     }
-    bauta_status status = bt_optimizer_create(out, list, *count, options, err);
+    size_t own = *count;
+    if (shards)
+        bt_shards_cut(shards, list, &own);
+    bauta_status status =
+        bt_optimizer_create(out, stream, list, own, options, err);
     bt_free(list);
     return status;
 }
@@ -74,8 +86,8 @@ static bauta_status optimizer_fill(bauta_optimizer *o, const bauta_model *model,
         return bt_fail_memory(err, "a list of parameters",
                               model->tensor_count * sizeof(*o->trained));
     return bt_model_optimizer_create(
-        &o->adamw, o->trained, &o->count, model, &options,
-        (bt_decay_rule){ from->decay, from->user }, err);
+        &o->adamw, o->context->stream, o->trained, &o->count, model, &options,
+        (bt_decay_rule){ from->decay, from->user }, NULL, err);
 }
 
 bauta_status bauta_optimizer_create(bauta_optimizer **out,
@@ -86,13 +98,16 @@ bauta_status bauta_optimizer_create(bauta_optimizer **out,
     bauta_optimizer_options chosen;
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only");
-    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_OPTIMIZER_OPTIONS_INIT,
-                                        options, "options", err);
+    bauta_status status = bt_model_check_device(model, context, err);
+    if (status)
+        return status;
+    status = BT_SIZED_READ(&chosen, BAUTA_OPTIMIZER_OPTIONS_INIT, options,
+                           "options", err);
     if (!status)
         status = rate_check(chosen.learning_rate, err);
     if (status)
@@ -118,20 +133,28 @@ void bauta_optimizer_free(bauta_optimizer *optimizer)
     bt_free(optimizer);
 }
 
-static bool gradient_finite(const bt_tensor *tensor)
+static bool gradient_finite(const bt_tensor *tensor, const float *grads)
 {
+    grads += tensor->grad_offset;
     for (size_t i = 0; i < tensor->rows * tensor->columns; i++)
-        if (!isfinite(tensor->grad[i]))
+        if (!isfinite(grads[i]))
             return false;
     return true;
 }
 
-/* Name the first tensor whose gradient is not finite. */
+/* Name the first tensor whose gradient is not finite. All are in one buffer. */
 static bauta_status fail_not_finite(const bauta_optimizer *o, bauta_error *err)
 {
     size_t i = 0;
-    while (i + 1 < o->count && gradient_finite(o->trained[i]->tensor))
+    bt_host_copy grads;
+    bauta_status status = bt_host_copy_init(&grads, o->context->stream,
+                                            o->trained[0]->tensor->grad, err);
+    if (status)
+        return status;
+    while (i + 1 < o->count &&
+           gradient_finite(o->trained[i]->tensor, grads.data))
         i++;
+    bt_host_copy_release(&grads);
     return bt_fail(err, BAUTA_ERR_NOT_FINITE,
                    "the gradient of \"%s\" is not finite",
                    bt_quote(o->trained[i]->name).text);
@@ -141,9 +164,11 @@ bauta_status bauta_optimizer_step(bauta_optimizer *optimizer, double *grad_norm,
                                   bauta_error *err)
 {
     BT_NEED(optimizer, err);
-    const bauta_context *context = optimizer->context;
-    double norm = bt_optimizer_step(optimizer->adamw, context->kernels,
-                                    context->threads, optimizer->learning_rate);
+    double norm = 0.0;
+    bauta_status status = bt_optimizer_step(
+        optimizer->adamw, optimizer->learning_rate, &norm, err);
+    if (status)
+        return status;
     if (grad_norm)
         *grad_norm = norm;
     return isfinite(norm) ? BAUTA_OK : fail_not_finite(optimizer, err);

@@ -5,7 +5,8 @@
  * tokens after the one before, and only tokens that were not predicted yet
  * count. So every token is predicted once, and those after the first window
  * with at least context - stride tokens of context. Windows are collected into
- * batches; the sum of losses is taken batch by batch, in order. */
+ * batches; the sum of losses is taken batch by batch, in order. With several
+ * ranks, each runs every so-many-th batch. */
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/sized.h"
@@ -31,6 +32,9 @@ typedef struct perplexity_job {
     size_t *lengths, *source_lengths; /* (capacity) */
     size_t count, rows, source_rows, capacity;
     uint64_t read, all; /* tokens of the corpus, for progress */
+    /* Batches in turn, one for each rank: the loss and the tokens of each. */
+    size_t batches;
+    double turn[2 * BT_RANKS_MAX];
     bauta_perplexity_result *result;
 } perplexity_job;
 
@@ -49,14 +53,28 @@ static bauta_status fail_not_finite(perplexity_job *j,
                    "the probability 0");
 }
 
-static bauta_status batch_run(perplexity_job *j, bauta_error *err)
+/* Add the batches since the last turn, in order. */
+static bauta_status turn_end(perplexity_job *j, bauta_error *err)
+{
+    bt_comm *comm = j->context->comm;
+    size_t ranks = (size_t)comm->count;
+    bauta_status status = bt_comm_sum(comm, j->turn, 2 * ranks, err);
+    for (size_t i = 0; !status && i < ranks; i++) {
+        j->result->total_loss += j->turn[2 * i];
+        j->result->tokens += (uint64_t)j->turn[2 * i + 1];
+        j->turn[2 * i] = j->turn[2 * i + 1] = 0.0;
+    }
+    return status;
+}
+
+/* The loss of the batch, summed over its tokens. */
+static bauta_status batch_loss(perplexity_job *j, double out[2],
+                               bauta_error *err)
 {
     bauta_objective kind = j->options.objective;
     bauta_batch text = BAUTA_BATCH_INIT, source = BAUTA_BATCH_INIT;
     double loss = 0.0;
     size_t counted = 0;
-    if (j->count == 0)
-        return BAUTA_OK;
     text.count = source.count = j->count;
     text.lengths = j->lengths;
     text.ids = j->ids;
@@ -71,8 +89,23 @@ static bauta_status batch_run(perplexity_job *j, bauta_error *err)
                          NULL, &loss, &counted, err);
     if (!status && !isfinite(loss))
         status = fail_not_finite(j, encoder, decoder, err);
-    j->result->total_loss += loss * (double)counted;
-    j->result->tokens += counted;
+    out[0] = loss * (double)counted;
+    out[1] = (double)counted;
+    return status;
+}
+
+static bauta_status batch_run(perplexity_job *j, bauta_error *err)
+{
+    const bt_comm *comm = j->context->comm;
+    size_t owner = j->batches % (size_t)comm->count;
+    bauta_status status = BAUTA_OK;
+    if (j->count == 0)
+        return BAUTA_OK;
+    if (owner == (size_t)comm->rank)
+        status = batch_loss(j, &j->turn[2 * owner], err);
+    j->batches++;
+    if (!status && owner + 1 == (size_t)comm->count)
+        status = turn_end(j, err);
     j->count = j->rows = j->source_rows = 0;
     bt_corpus_unload(j->corpus);
     if (!status && j->options.progress)
@@ -190,7 +223,9 @@ static bauta_status corpus_run(perplexity_job *j, bauta_error *err)
                      : text_run(j, tokens, count, err);
         j->read += count;
     }
-    return status ? status : batch_run(j, err);
+    if (!status)
+        status = batch_run(j, err);
+    return status ? status : turn_end(j, err);
 }
 
 /* ---- options ----------------------------------------------------------- */
@@ -317,7 +352,7 @@ bauta_status bauta_perplexity(bauta_context *context, const bauta_model *model,
 {
     bauta_perplexity_options chosen;
     bauta_perplexity_result full = BAUTA_PERPLEXITY_RESULT_INIT;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     BT_NEED(corpus, err);
     BT_NEED(result, err);

@@ -149,6 +149,15 @@ static const preset_entry presets[] = {
         .max_steps = 1200, .warmup_steps = 120, .learning_rate = 1e-3,
         .min_learning_rate = 0.0, .adam_beta2 = 0.98, .weight_decay = 0.01,
         .max_grad_norm = 1.0 } },
+    { "series-tiny",
+      "a small GPT-2 for time series: 2 layers, 64 wide, context 128",
+      GPT2("2", "4", "64", "128", "0.1"),
+      { DEFAULTS, .gradient_accumulation_steps = 1, .microbatch_tokens = 2048,
+        .lr_scheduler_type = BAUTA_SCHEDULE_COSINE, .adam_epsilon = 1e-8,
+        .batch_sequences = 16, .batch_tokens = 2048, .dropout = 0.1f,
+        .max_steps = 400, .warmup_steps = 40, .learning_rate = 2e-3,
+        .min_learning_rate = 1e-4, .adam_beta2 = 0.99, .weight_decay = 0.1,
+        .max_grad_norm = 1.0 } },
 };
 
 const char *bauta_preset_name(size_t index, const char **summary)

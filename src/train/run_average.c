@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "runtime/context.h"
 #include "train/run_loop.h"
 
 /* The validation loss of a folder's model. */
@@ -69,14 +70,13 @@ static bauta_status mean_of_last(const bauta_run *run, const bauta_trainer *t,
     return status;
 }
 
-bauta_status bt_run_average(const bauta_run *run, const bauta_trainer *t,
-                            const bauta_corpus *validation,
-                            const bauta_run_options *options,
-                            bauta_run_result *result, bauta_error *err)
+/* Rank 0 alone averages files; a moving average is gathered from all. */
+static bauta_status average_write(const bauta_run *run, const bauta_trainer *t,
+                                  const bauta_corpus *validation,
+                                  const bauta_run_options *options,
+                                  bauta_run_result *result, bauta_error *err)
 {
     bool mean = options->average_checkpoints > 0;
-    if (!mean && !t->ema)
-        return BAUTA_OK;
     char *out = bt_path_join(run->path, "average");
     bauta_status status = out ? bauta_checkpoint_remove(out, err)
                               : bt_fail_memory(err, "the name of a folder", 0);
@@ -89,5 +89,26 @@ bauta_status bt_run_average(const bauta_run *run, const bauta_trainer *t,
         status = folder_evaluate(t, out, validation, options->eval_tokens,
                                  &result->average_loss, err);
     bt_free(out);
+    return status;
+}
+
+bauta_status bt_run_average(const bauta_run *run, const bauta_trainer *t,
+                            const bauta_corpus *validation,
+                            const bauta_run_options *options,
+                            bauta_run_result *result, bauta_error *err)
+{
+    bool mean = options->average_checkpoints > 0;
+    bauta_context *context = t->context;
+    bt_comm *comm = context->comm;
+    bauta_status status = BAUTA_OK;
+    if (!mean && !t->ema.memory)
+        return BAUTA_OK;
+    if (!run && !mean)
+        return bauta_trainer_export(t, NULL, err);
+    if (mean)
+        context->comm = &context->single;
+    if (run)
+        status = average_write(run, t, validation, options, result, err);
+    context->comm = comm;
     return status;
 }

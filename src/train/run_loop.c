@@ -5,6 +5,8 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/sized.h"
+#include "runtime/context.h"
+#include "train/checkpoint.h"
 
 #include <math.h>
 #include <time.h>
@@ -49,7 +51,7 @@ static bauta_status checkpoint_write(run_loop *l, const char *path,
     char *notes = NULL;
     bauta_error why = { 0 };
     size_t saved = l->result->saved_step;
-    bauta_status status = bauta_checkpoint_remove(path, err);
+    bauta_status status = path ? bauta_checkpoint_remove(path, err) : BAUTA_OK;
     if (status)
         return status;
     status = bt_run_notes(&notes, l->options->notes, &l->progress, &why);
@@ -80,12 +82,23 @@ static void prune(run_loop *l, size_t step)
         o->on_warning(o->user, why.message);
 }
 
+/* The other ranks give rank 0 their part of the state. */
+static bauta_status save_part(run_loop *l, bauta_error *err)
+{
+    bauta_status status = checkpoint_write(l, NULL, err);
+    if (!status)
+        l->result->saved_step = l->trainer->steps;
+    return status;
+}
+
 static bauta_status save(run_loop *l, bauta_error *err)
 {
     const bauta_run_options *o = l->options;
     size_t step = l->trainer->steps;
     if (step == l->result->saved_step)
         return BAUTA_OK;
+    if (!l->run)
+        return save_part(l, err);
     char *path = bt_run_checkpoint_path(l->run->path, step);
     bauta_status status = path ? checkpoint_write(l, path, err)
                                : bt_fail_memory(err, "the name of a folder", 0);
@@ -141,7 +154,8 @@ static bauta_status evaluate(run_loop *l, bauta_error *err)
     if (o->early_stopping_patience &&
         l->progress.stale >= o->early_stopping_patience)
         end(l, BAUTA_RUN_EARLY_STOPPING);
-    status = bt_run_metrics_evaluation(l->metrics, &e, err);
+    if (l->metrics)
+        status = bt_run_metrics_evaluation(l->metrics, &e, err);
     if (!status && o->on_evaluate)
         status =
             callback_failed(o->on_evaluate(o->user, &e), "on_evaluate", err);
@@ -179,7 +193,7 @@ static bauta_status one_step(run_loop *l, bauta_error *err)
     if (status)
         return status;
     l->result->loss = report.loss;
-    if (due(report.step, o->logging_steps))
+    if (l->metrics && due(report.step, o->logging_steps))
         status = bt_run_metrics_step(l->metrics, &report, seconds, err);
     if (!status && o->on_step)
         status = callback_failed(o->on_step(o->user, &report, seconds),
@@ -198,6 +212,37 @@ static bool is_done(const run_loop *l)
     return t->steps >= l->max_steps || (most > 0.0 && epochs >= most);
 }
 
+/* Whether one of the ranks says so; all of them learn it after the same step.
+ */
+static bauta_status any_rank(const run_loop *l, bool *says, bauta_error *err)
+{
+    double count = *says ? 1.0 : 0.0;
+    bauta_status status =
+        bt_comm_sum(l->trainer->context->comm, &count, 1, err);
+    *says = count > 0.0;
+    return status;
+}
+
+static bauta_status time_check(run_loop *l, bauta_error *err)
+{
+    double most = 60.0 * l->options->max_minutes;
+    bool over = most > 0.0 && seconds_now() - l->began >= most;
+    bauta_status status = most > 0.0 ? any_rank(l, &over, err) : BAUTA_OK;
+    if (!status && over)
+        end(l, BAUTA_RUN_TIME);
+    return status;
+}
+
+static bauta_status stop_check(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    bool stop = o->should_stop && o->should_stop(o->user);
+    bauta_status status = any_rank(l, &stop, err);
+    if (!status && stop)
+        end(l, BAUTA_RUN_STOPPED);
+    return status;
+}
+
 /* Evaluate, save a checkpoint, or end the run, as due after a step. */
 static bauta_status after_step(run_loop *l, bauta_error *err)
 {
@@ -207,13 +252,12 @@ static bauta_status after_step(run_loop *l, bauta_error *err)
     bauta_status status = BAUTA_OK;
     if (is_done(l))
         end(l, BAUTA_RUN_DONE);
-    else if (o->max_minutes > 0.0 &&
-             seconds_now() - l->began >= 60.0 * o->max_minutes)
-        end(l, BAUTA_RUN_TIME);
-    if (l->validation && (due(step, o->eval_steps) || l->ended))
+    else
+        status = time_check(l, err);
+    if (!status && l->validation && (due(step, o->eval_steps) || l->ended))
         status = evaluate(l, err);
-    if (!l->ended && o->should_stop && o->should_stop(o->user))
-        end(l, BAUTA_RUN_STOPPED);
+    if (!status && !l->ended)
+        status = stop_check(l, err);
     if (!status &&
         (due(step, save_steps) || l->progress.best_step == step || l->ended))
         status = save(l, err);
@@ -222,8 +266,9 @@ static bauta_status after_step(run_loop *l, bauta_error *err)
 
 static bauta_status steps_run(run_loop *l, bauta_error *err)
 {
-    bauta_status status =
-        bt_run_metrics_open(&l->metrics, l->run, l->trainer->steps, err);
+    bauta_status status = l->run ? bt_run_metrics_open(&l->metrics, l->run,
+                                                       l->trainer->steps, err)
+                                 : BAUTA_OK;
     while (!status && !l->ended) {
         status = one_step(l, err);
         if (!status)
@@ -261,10 +306,41 @@ static bauta_status begin(run_loop *l, bauta_error *err)
     return bt_run_links(l->run, step, l->progress.best_step, err);
 }
 
+/* All ranks start from the state of rank 0, and only if they agree on what they
+ * train. */
+static bauta_status begin_ranks(run_loop *l, bauta_error *err)
+{
+    bauta_trainer *t = l->trainer;
+    bt_comm *comm = t->context->comm;
+    struct {
+        bt_run_progress progress;
+        uint64_t digest;
+        size_t saved_step;
+    } shared = { .progress = { .best = INFINITY } };
+    uint64_t digest = 0;
+    bauta_status status = l->run ? begin(l, err) : BAUTA_OK;
+    if (status || comm->count == 1)
+        return status;
+    status = bt_trainer_digest(&digest, t, err);
+    shared.progress = l->progress;
+    shared.digest = digest;
+    shared.saved_step = l->result->saved_step;
+    if (!status)
+        status = bt_comm_broadcast(comm, &shared, sizeof(shared), err);
+    if (!status && shared.digest != digest)
+        status = bt_fail(err, BAUTA_ERR_ARGUMENT,
+                         "this rank is at step %zu of another run than rank 0: "
+                         "other options, texts or weights",
+                         t->steps);
+    l->progress = shared.progress;
+    l->result->saved_step = shared.saved_step;
+    return status;
+}
+
 static bauta_status run_train(run_loop *l, bauta_error *err)
 {
     bauta_run_result *result = l->result;
-    bauta_status status = begin(l, err);
+    bauta_status status = begin_ranks(l, err);
     if (!status && !is_done(l))
         status = steps_run(l, err);
     if (!status && result->ending != BAUTA_RUN_STOPPED)
@@ -284,8 +360,11 @@ bauta_status bauta_run_train(bauta_run *run, bauta_trainer *trainer,
 {
     bauta_run_options chosen;
     bauta_run_result full = BAUTA_RUN_RESULT_INIT;
-    BT_NEED(run, err);
     BT_NEED(trainer, err);
+    if (trainer->context->comm->rank == 0)
+        BT_NEED(run, err);
+    else
+        run = NULL;
     bauta_status status =
         BT_SIZED_READ(&chosen, BAUTA_RUN_OPTIONS_INIT, options, "options", err);
     if (!status)

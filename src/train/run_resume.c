@@ -5,15 +5,25 @@
 #include "base/memory.h"
 #include "train/run_loop.h"
 
-/* Exchange the weights of two models with the same tensors. */
-static void weights_swap(bauta_model *a, bauta_model *b)
+/* Exchange the weights of two models with the same tensors, of which the second
+ * is in host memory. */
+static bauta_status weights_swap(const bauta_model *a, const bauta_model *b,
+                                 bauta_error *err)
 {
-    float *x = a->store->memory, *y = b->store->memory;
+    bt_host_copy copy;
+    bauta_status status =
+        bt_host_copy_init(&copy, a->store->stream, &a->store->weights, err);
+    if (status)
+        return status;
+    float *x = copy.data, *y = b->store->weights.memory;
     for (size_t i = 0; i < a->store->floats; i++) {
         float value = x[i];
         x[i] = y[i];
         y[i] = value;
     }
+    status = bt_host_copy_store(&copy, err);
+    bt_host_copy_release(&copy);
+    return status ? status : bt_model_store_round(a->store, err);
 }
 
 /* Load the weights of a checkpoint and resume it; if that fails the trainer and
@@ -33,11 +43,12 @@ static bauta_status folder_resume(bauta_trainer *t, const char *folder,
         status =
             bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: the model has another config",
                     bt_path_tail(folder));
+    if (!status)
+        status = weights_swap(t->model, saved, err);
     if (!status) {
-        weights_swap(t->model, saved);
         status = bauta_trainer_resume(t, folder, err);
         if (status)
-            weights_swap(t->model, saved);
+            (void)weights_swap(t->model, saved, NULL);
     }
     bauta_model_free(saved);
     return status;

@@ -156,11 +156,16 @@ bauta_status bauta_trainer_step_batch(bauta_trainer *t,
     bauta_status status = BAUTA_OK;
     if (report)
         status = BT_SIZED_CHECK(report, BAUTA_TRAIN_REPORT_INIT, "report", err);
+    if (!status && t->lanes.all > 1)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "a trainer with %zu lanes takes its batches from a "
+                         "corpus",
+                         t->lanes.all);
     if (!status)
         status = batches_check(t, batches, count, &sums, err);
     if (status)
         return status;
-    bt_optimizer_zero(t->optimizer, t->context->threads);
+    status = bt_trainer_zero(t, err);
     for (size_t i = 0; i < count && !status; i++) {
         own_batch own;
         double part = 0.0;
@@ -170,7 +175,5 @@ bauta_status bauta_trainer_step_batch(bauta_trainer *t,
                 batch_run(t, &own.train, sums.counted, &before, &part, err);
         sums.loss += part;
     }
-    if (!status)
-        bt_trainer_update(t, &sums, report);
-    return status;
+    return status ? status : bt_trainer_update(t, &sums, report, err);
 }

@@ -2,7 +2,6 @@
 /* trainer.c - creating a trainer, training steps, and evaluation. */
 #include "train/trainer.h"
 
-#include "backend/cpu/parallel_ranges.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -186,22 +185,49 @@ static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
     if (!t->trained)
         return bt_fail_memory(err, "a list of parameters",
                               t->model->tensor_count * sizeof(*t->trained));
-    return bt_model_optimizer_create(&t->optimizer, t->trained,
-                                     &t->trained_count, t->model, &options,
-                                     (bt_decay_rule){ 0 }, err);
+    bt_comm *comm = t->context->comm;
+    bauta_status status = bt_shards_init(&t->shards, comm, t->model, err);
+    if (!status)
+        status = bt_model_optimizer_create(
+            &t->optimizer, t->context->stream, t->trained, &t->trained_count,
+            t->model, &options, (bt_decay_rule){ 0 }, &t->shards, err);
+    if (!status && comm->count > 1)
+        status = bt_optimizer_share(t->optimizer, comm, t->shards.pieces, err);
+    return status;
+}
+
+/* A buffer of the layout of the weights as one row. */
+static bt_tensor row_of(const bauta_trainer *t, const bt_buffer *buffer)
+{
+    return bt_tensor_of(buffer, BAUTA_FLOAT32, 1, t->model->store->floats);
+}
+
+/* The own slice of it. */
+static bt_tensor slice_of(const bauta_trainer *t, const bt_buffer *buffer)
+{
+    bt_tensor slice = bt_tensor_of(buffer, BAUTA_FLOAT32, 1, t->shards.floats);
+    slice.offset = t->shards.first;
+    return slice;
+}
+
+/* The moving average, which has only the own slice. */
+static bt_tensor ema_of(const bauta_trainer *t)
+{
+    return bt_tensor_of(&t->ema, BAUTA_FLOAT32, 1, t->shards.floats);
 }
 
 static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
 {
-    const bt_model_store *folder = t->model->store;
-    size_t bytes = bt_size_mul(folder->floats, sizeof(float));
+    bt_stream *stream = t->context->stream;
+    size_t bytes = bt_size_mul(t->shards.floats, sizeof(float));
     if (t->options.ema_decay == 0.0)
         return BAUTA_OK;
-    t->ema = bt_alloc(bytes);
-    if (!t->ema)
+    if (stream->backend->alloc(stream, &t->ema, bytes, NULL))
         return bt_fail_memory(err, "averaged weights", bytes);
-    memcpy(t->ema, folder->memory, bytes);
-    return BAUTA_OK;
+    bt_tensor from = slice_of(t, &t->model->store->weights);
+    bt_tensor to = ema_of(t);
+    bt_accumulate_args args = { &from, &to, false };
+    return stream->backend->accumulate(stream, &args, err);
 }
 
 /* Check the corpus, if there is one, and begin its first epoch. */
@@ -234,11 +260,16 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
         o->objective = objective_of(bauta_model_kind_of(t->model));
     if (o->context_length == 0 || o->context_length > positions)
         o->context_length = positions;
+    if (o->lanes == 0)
+        o->lanes = 1;
     packing_set(t);
     bauta_status status;
     (void)((status = numbers_check(o, err)) ||
            (status = objective_check(t, err)) ||
+           (status = bt_lanes_check(o->lanes, t->context->comm, err)) ||
            (status = optimizer_create(t, err)) ||
+           (status = bt_lanes_init(&t->lanes, o->lanes, t->context->comm,
+                                   t->context->stream, t->model->store, err)) ||
            (status = ema_create(t, err)) || (status = corpus_open(t, err)));
     return status;
 }
@@ -252,12 +283,15 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
 {
     BT_NEED(out, err);
     *out = NULL;
-    BT_NEED_CPU(context, err);
+    BT_NEED(context, err);
     BT_NEED(model, err);
     BT_NEED(options, err);
     bauta_train_options chosen;
-    bauta_status status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT,
-                                        options, "options", err);
+    bauta_status status = bt_model_check_device(model, context, err);
+    if (status)
+        return status;
+    status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT, options,
+                           "options", err);
     if (status)
         return status;
     if (!model->trainable)
@@ -287,8 +321,11 @@ void bauta_trainer_free(bauta_trainer *trainer)
     bt_train_batch_release(&trainer->train_batch);
     bt_train_batch_release(&trainer->partial);
     bt_optimizer_free(trainer->optimizer);
+    bt_shards_release(&trainer->shards);
+    bt_lanes_release(&trainer->lanes);
     bt_free(trainer->trained);
-    bt_free(trainer->ema);
+    if (trainer->ema.memory)
+        trainer->context->stream->backend->free(&trainer->ema);
     bt_free(trainer->logits);
     bt_free(trainer);
 }
@@ -348,6 +385,7 @@ typedef struct batch {
     bauta_train_mode mode;
     bool evaluate;          /* the loss only */
     size_t counted, tokens; /* of all micro-batches */
+    size_t filled;          /* sequences in the trainer's train_batch */
 } batch;
 
 /* The number of sequences, from `first` on, that make a micro-batch. */
@@ -383,30 +421,41 @@ static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
         status = microbatch_fill(t, b, first, n, err);
         b->counted += t->train_batch.label_count;
         b->tokens += t->train_batch.rows + t->train_batch.source_rows;
+        b->filled = n;
     }
     return status;
 }
 
-/* Add the gradients of a batch, except in evaluation; *loss is its mean. */
+/* Add the gradients of a batch, except in evaluation; *loss is its part of the
+ * mean over `total` labels. */
+static bauta_status batch_add(bauta_trainer *t, const batch *b, size_t total,
+                              double *loss, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    *loss = 0.0;
+    for (size_t first = 0, n; !status && first < b->count; first += n) {
+        double part = 0.0;
+        n = microbatch_length(t, b, first);
+        if (b->filled < b->count) // otherwise batch_count() has filled it
+            status = microbatch_fill(t, b, first, n, err);
+        if (!status && t->train_batch.label_count)
+            status = b->mode == BAUTA_MODE_PARALLEL
+                         ? bt_microbatch_run(t, &t->train_batch, total,
+                                             !b->evaluate, &part, err)
+                         : bt_train_mode_run(t, b->mode, &t->train_batch, total,
+                                             &part, err);
+        *loss += part;
+    }
+    return status;
+}
+
+/* All of a batch on this rank. */
 static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
                               bauta_error *err)
 {
     bauta_status status = batch_count(t, b, err);
     *loss = 0.0;
-    for (size_t first = 0, n; !status && first < b->count; first += n) {
-        double part = 0.0;
-        n = microbatch_length(t, b, first);
-        if (n < b->count) // otherwise batch_count() has filled it
-            status = microbatch_fill(t, b, first, n, err);
-        if (!status && t->train_batch.label_count)
-            status = b->mode == BAUTA_MODE_PARALLEL
-                         ? bt_microbatch_run(t, &t->train_batch, b->counted,
-                                             !b->evaluate, &part, err)
-                         : bt_train_mode_run(t, b->mode, &t->train_batch,
-                                             b->counted, &part, err);
-        *loss += part;
-    }
-    return status;
+    return status ? status : batch_add(t, b, b->counted, loss, err);
 }
 
 static batch next_batch(const bauta_trainer *t, bauta_train_mode mode)
@@ -418,7 +467,81 @@ static batch next_batch(const bauta_trainer *t, bauta_train_mode mode)
                     .mode = mode };
 }
 
+/* ---- a batch, in lanes -------------------------------------------------- */
+
+static size_t example_tokens(const batch *b, size_t i)
+{
+    const bt_example *s = &b->list[i];
+    return s->count +
+           (b->corpus->pairs
+                ? bt_corpus_side_length(&b->corpus->source, s->document)
+                : 0);
+}
+
+/* The examples of one lane: an example belongs to the lane in which its first
+ * token is, if the tokens of the batch are dealt out evenly. */
+static batch lane_of(const batch *b, size_t lane, size_t lanes)
+{
+    size_t all = 0, before = 0, first = 0, end;
+    for (size_t i = 0; i < b->count; i++)
+        all += example_tokens(b, i);
+    while (first < b->count && before * lanes < all * lane)
+        before += example_tokens(b, first++);
+    for (end = first; end < b->count && before * lanes < all * (lane + 1);)
+        before += example_tokens(b, end++);
+    batch part = *b;
+    part.list = b->list + first;
+    part.count = end - first;
+    part.counted = part.tokens = part.filled = 0;
+    return part;
+}
+
+/* Labels and tokens of the whole batch, of which every rank counts its own
+ * lanes. */
+static bauta_status lanes_count(bauta_trainer *t, batch *b, bauta_error *err)
+{
+    const bt_lanes *l = &t->lanes;
+    bauta_status status = BAUTA_OK;
+    double sums[2] = { 0.0, 0.0 };
+    for (size_t i = 0; !status && i < l->own; i++) {
+        batch lane = lane_of(b, l->first + i, l->all);
+        status = batch_count(t, &lane, err);
+        sums[0] += (double)lane.counted;
+        sums[1] += (double)lane.tokens;
+    }
+    if (!status)
+        status = bt_comm_sum(t->context->comm, sums, 2, err);
+    b->counted = (size_t)sums[0];
+    b->tokens = (size_t)sums[1];
+    return status;
+}
+
+/* The gradients of the own lanes, and the loss of all of them. */
+static bauta_status lanes_run(bauta_trainer *t, batch *b, double *loss,
+                              bauta_error *err)
+{
+    bt_lanes *l = &t->lanes;
+    bauta_status status = lanes_count(t, b, err);
+    for (size_t i = 0; !status && i < l->own; i++) {
+        batch lane = lane_of(b, l->first + i, l->all);
+        status = bt_trainer_zero(t, err);
+        if (!status)
+            status =
+                batch_add(t, &lane, b->counted, &l->losses[l->first + i], err);
+        if (!status)
+            status =
+                bt_lanes_add(l, i, t->context->stream, t->model->store, err);
+    }
+    return status ? status : bt_lanes_loss(l, t->context->comm, loss, err);
+}
+
 /* ---- a step ------------------------------------------------------------ */
+
+bauta_status bt_trainer_zero(bauta_trainer *t, bauta_error *err)
+{
+    bt_tensor grads = row_of(t, &t->model->store->grads);
+    return bt_tensor_zero(t->context->stream, &grads, err);
+}
 
 bauta_status bt_trainer_seek(bauta_trainer *t, size_t epoch, size_t batch_at,
                              bauta_error *err)
@@ -448,65 +571,63 @@ bauta_status bt_trainer_next(bauta_trainer *t, bauta_error *err)
                : bt_trainer_seek(t, t->epoch_number + 1, 0, err);
 }
 
-typedef struct ema_job {
-    float *ema, *weights;
-    float keep, take;
-} ema_job;
-
-static void ema_update(void *job, size_t first, size_t count)
-{
-    const ema_job *j = job;
-    for (size_t i = first; i < first + count; i++)
-        j->ema[i] = j->keep * j->ema[i] + j->take * j->weights[i];
-}
-
-static void ema_exchange(void *job, size_t first, size_t count)
-{
-    const ema_job *j = job;
-    for (size_t i = first; i < first + count; i++) {
-        float x = j->weights[i];
-        j->weights[i] = j->ema[i];
-        j->ema[i] = x;
-    }
-}
-
-/* Run a loop over all weights and their average on all threads. */
-static void ema_run(bauta_trainer *t, bt_range_fn *run, double decay)
-{
-    ema_job job = { t->ema, t->model->store->memory, (float)decay,
-                    (float)(1.0 - decay) };
-    if (t->ema)
-        bt_parallel_ranges(t->context->threads, t->model->store->floats,
-                           bt_rows_per_task(1), run, &job);
-}
-
 /* Update the exponential moving average. The decay is smaller in early steps,
  * so that the random initialization is forgotten. */
-static void ema_step(bauta_trainer *t)
+static bauta_status ema_step(bauta_trainer *t, bauta_error *err)
 {
+    bt_stream *stream = t->context->stream;
+    bt_tensor average = ema_of(t);
+    bt_tensor weights = slice_of(t, &t->model->store->weights);
     double early = (double)(1 + t->steps) / (double)(10 + t->steps);
-    ema_run(t, ema_update,
-            t->options.ema_decay < early ? t->options.ema_decay : early);
+    double decay = t->options.ema_decay < early ? t->options.ema_decay : early;
+    bt_ema_args args = { &average, &weights, (float)decay,
+                         (float)(1.0 - decay) };
+    return t->ema.memory ? stream->backend->ema(stream, &args, err) : BAUTA_OK;
 }
 
-/* Swap the weights with their moving average. */
-static void ema_swap(bauta_trainer *t)
+/* Give all ranks the slices of the weights that their owners changed. */
+static bauta_status weights_gather(const bauta_trainer *t, bauta_error *err)
 {
-    ema_run(t, ema_exchange, 0.0);
+    bt_tensor weights = row_of(t, &t->model->store->weights);
+    bt_comm *comm = t->context->comm;
+    bauta_status status = bt_comm_all_gather(comm, t->context->stream, &weights,
+                                             t->shards.bounds, err);
+    return status || comm->count == 1
+               ? status
+               : bt_model_store_round(t->model->store, err);
 }
 
-void bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,
-                       bauta_train_report *report)
+bauta_status bt_trainer_swap_ema(const bauta_trainer *t, bauta_error *err)
 {
-    double rate = bt_learning_rate(&t->options, t->steps + 1);
-    double norm = sums->counted
-                      ? bt_optimizer_step(t->optimizer, t->context->kernels,
-                                          t->context->threads, rate)
-                      : 0.0;
+    bt_stream *stream = t->context->stream;
+    bt_tensor average = ema_of(t);
+    bt_tensor weights = slice_of(t, &t->model->store->weights);
+    bt_swap_args args = { &average, &weights };
+    if (!t->ema.memory)
+        return BAUTA_OK;
+    bauta_status status = stream->backend->swap(stream, &args, err);
+    if (!status)
+        status = weights_gather(t, err);
+    return status ? status : bt_model_store_round(t->model->store, err);
+}
+
+bauta_status bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,
+                               bauta_train_report *report, bauta_error *err)
+{
+    double rate = bt_learning_rate(&t->options, t->steps + 1), norm = 0.0;
+    bt_tensor grads = row_of(t, &t->model->store->grads);
+    bauta_status status = bt_comm_reduce_scatter(
+        t->context->comm, t->context->stream, &grads, t->shards.bounds, err);
+    if (!status && sums->counted)
+        status = bt_optimizer_step(t->optimizer, rate, &norm, err);
+    if (!status && sums->counted && isfinite(norm))
+        status = weights_gather(t, err);
+    if (status)
+        return status;
     t->steps++;
-    ema_step(t);
-    if (!report)
-        return;
+    status = ema_step(t, err);
+    if (status || !report)
+        return status;
     bauta_train_report full = {
         .size = sizeof(full),
         .step = t->steps,
@@ -519,6 +640,7 @@ void bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,
         .updated = sums->counted > 0 && isfinite(norm),
     };
     BT_SIZED_WRITE(report, &full);
+    return BAUTA_OK;
 }
 
 bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
@@ -534,13 +656,16 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     if (status)
         return status;
     batch b = next_batch(t, t->options.mode);
-    bt_optimizer_zero(t->optimizer, t->context->threads);
-    status = batch_run(t, &b, &loss, err);
-    if (status)
-        return status;
-    t->batch++;
-    bt_trainer_update(t, &(bt_step_sums){ loss, b.counted, b.tokens }, report);
-    return BAUTA_OK;
+    if (t->lanes.all > 1)
+        status = lanes_run(t, &b, &loss, err);
+    else if (!(status = bt_trainer_zero(t, err)))
+        status = batch_run(t, &b, &loss, err);
+    if (!status)
+        status = bt_trainer_update(
+            t, &(bt_step_sums){ loss, b.counted, b.tokens }, report, err);
+    if (!status)
+        t->batch++;
+    return status;
 }
 
 bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_train_mode mode,
@@ -559,8 +684,8 @@ bauta_status bauta_trainer_gradients(bauta_trainer *t, bauta_train_mode mode,
     if (status)
         return status;
     batch b = next_batch(t, mode);
-    bt_optimizer_zero(t->optimizer, t->context->threads);
-    return batch_run(t, &b, loss, err);
+    status = bt_trainer_zero(t, err);
+    return status ? status : batch_run(t, &b, loss, err);
 }
 
 size_t bauta_trainer_steps(const bauta_trainer *trainer)
@@ -575,27 +700,48 @@ size_t bauta_trainer_epoch_steps(const bauta_trainer *trainer)
 
 /* ---- evaluation -------------------------------------------------------- */
 
-static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
-                             const bt_epoch *epoch, double *loss,
-                             size_t *counted, bauta_error *err)
+/* Every rank runs every so-many-th batch. */
+static bauta_status evaluate_own(bauta_trainer *t, const bauta_corpus *corpus,
+                                 const bt_epoch *epoch, double *means,
+                                 double *counts, bauta_error *err)
 {
-    double sum = 0.0;
+    const bt_comm *comm = t->context->comm;
     bauta_status status = BAUTA_OK;
-    size_t done = 0;
-    for (size_t i = 0; !status && i < epoch->batch_count; i++) {
+    for (size_t i = (size_t)comm->rank; !status && i < epoch->batch_count;
+         i += (size_t)comm->count) {
         size_t first = epoch->batch_offsets[i];
         batch b = { .corpus = corpus,
                     .list = epoch->examples + first,
                     .count = epoch->batch_offsets[i + 1] - first,
                     .mode = BAUTA_MODE_PARALLEL,
                     .evaluate = true };
-        double mean;
-        status = batch_run(t, &b, &mean, err);
-        sum += mean * (double)b.counted;
-        done += b.counted;
+        status = batch_run(t, &b, &means[i], err);
+        counts[i] = (double)b.counted;
         if (!status && t->progress)
             t->progress(t->progress_user, first + b.count, epoch->count);
     }
+    return status;
+}
+
+static bauta_status evaluate(bauta_trainer *t, const bauta_corpus *corpus,
+                             const bt_epoch *epoch, double *loss,
+                             size_t *counted, bauta_error *err)
+{
+    size_t batches = epoch->batch_count;
+    double *means = bt_alloc_zero(2 * batches + 1, sizeof(*means)), sum = 0.0;
+    size_t done = 0;
+    if (!means)
+        return bt_fail_memory(err, "the losses of an evaluation",
+                              2 * batches * sizeof(*means));
+    double *counts = means + batches;
+    bauta_status status = evaluate_own(t, corpus, epoch, means, counts, err);
+    if (!status)
+        status = bt_comm_sum(t->context->comm, means, 2 * batches, err);
+    for (size_t i = 0; !status && i < batches; i++) {
+        sum += means[i] * counts[i];
+        done += (size_t)counts[i];
+    }
+    bt_free(means);
     *loss = done ? sum / (double)done : 0.0;
     *counted = done;
     return status;
@@ -637,9 +783,12 @@ bauta_status bauta_trainer_evaluate(bauta_trainer *t,
     if (status)
         return status;
     t->objective.epoch = EVALUATION_EPOCH;
-    ema_swap(t);
-    status = evaluate(t, corpus, &epoch, loss, &done, err);
-    ema_swap(t);
+    status = bt_trainer_swap_ema(t, err);
+    if (!status) {
+        status = evaluate(t, corpus, &epoch, loss, &done, err);
+        bauta_status back = bt_trainer_swap_ema(t, status ? NULL : err);
+        status = status ? status : back;
+    }
     t->objective.epoch = number;
     bt_epoch_release(&epoch);
     if (counted)

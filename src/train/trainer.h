@@ -10,7 +10,8 @@
 
 #include "data/objective.h"
 #include "model/api.h"
-#include "train/optimizer.h"
+#include "train/batch_lanes.h"
+#include "train/shards.h"
 
 struct bauta_trainer {
     bauta_context *context;
@@ -23,7 +24,9 @@ struct bauta_trainer {
     bt_optimizer *optimizer;
     bt_named_tensor **trained; /* (trained_count) in the optimizer's order */
     size_t trained_count;
-    float *ema; /* exponential moving average of the weights, or NULL */
+    bt_shards shards; /* the own part of the optimizer's state, and of: */
+    bt_buffer ema;    /* exponential moving average of the weights, or empty */
+    bt_lanes lanes;
     size_t steps;
     size_t epoch_number, batch; /* of the next step */
     bt_epoch epoch;
@@ -51,6 +54,13 @@ bauta_status bt_microbatch_run(bauta_trainer *trainer,
                                const bt_train_batch *data, size_t total,
                                bool train, double *loss, bauta_error *err);
 
+/* Set the gradients of the model to 0. */
+bauta_status bt_trainer_zero(bauta_trainer *trainer, bauta_error *err);
+
+/* Exchange the weights and their moving average, on all ranks. */
+bauta_status bt_trainer_swap_ema(const bauta_trainer *trainer,
+                                 bauta_error *err);
+
 /* Move to a batch of an epoch. */
 bauta_status bt_trainer_seek(bauta_trainer *trainer, size_t epoch, size_t batch,
                              bauta_error *err);
@@ -66,9 +76,9 @@ typedef struct bt_step_sums {
 } bt_step_sums;
 
 /* The rest of a step: update weights and moving average, and fill the report
- * unless it is NULL. Cannot fail. */
-void bt_trainer_update(bauta_trainer *trainer, const bt_step_sums *sums,
-                       bauta_train_report *report);
+ * unless it is NULL. */
+bauta_status bt_trainer_update(bauta_trainer *trainer, const bt_step_sums *sums,
+                               bauta_train_report *report, bauta_error *err);
 
 /* bt_microbatch_run() to train in a mode other than parallel; see
  * train_modes.c. */

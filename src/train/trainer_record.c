@@ -8,6 +8,7 @@
 #include "base/file.h"
 #include "base/memory.h"
 #include "formats/json.h"
+#include "runtime/context.h"
 #include "text/tokenizer.h"
 #include "train/checkpoint.h"
 
@@ -93,6 +94,9 @@ static json_t *options_make(const bauta_train_options *o)
     for (size_t i = 0; i < BT_LEN(members); i++)
         failed |=
             json_object_set_new(object, members[i].key, members[i].value) != 0;
+    // A run without lanes is as it was before there were lanes.
+    if (o->lanes > 1)
+        failed |= json_object_set_new(object, "lanes", number(o->lanes)) != 0;
     if (!failed)
         return object;
     json_decref(object);
@@ -160,12 +164,38 @@ static const struct {
 };
 
 static bauta_status digests_set(uint64_t digests[DIGESTS],
-                                const bauta_trainer *t, bauta_error *err)
+                                const bauta_trainer *t, const float *weights,
+                                bauta_error *err)
 {
     digests[CORPUS] = t->corpus ? bt_corpus_digest(t->corpus) : 0;
-    digests[WEIGHTS] = bt_model_weights_digest(t->model);
+    digests[WEIGHTS] = bt_model_weights_digest(t->model, weights);
     digests[TOKENIZER] = tokenizer_digest(t);
     return bt_model_config_digest(&digests[CONFIG], t->model, err);
+}
+
+bauta_status bt_trainer_digest(uint64_t *out, const bauta_trainer *t,
+                               bauta_error *err)
+{
+    uint64_t digests[DIGESTS];
+    bt_host_copy weights;
+    bauta_status status = bt_host_copy_init(&weights, t->context->stream,
+                                            &t->model->store->weights, err);
+    if (status)
+        return status;
+    status = digests_set(digests, t, weights.data, err);
+    bt_host_copy_release(&weights);
+    json_t *options = options_make(&t->options);
+    char *text = options ? bt_json_dump(options, JSON_SORT_KEYS) : NULL;
+    json_decref(options);
+    if (!status && !text)
+        status = fail_nomem(err);
+    *out = text ? bt_digest_bytes(1, text, strlen(text)) : 1;
+    for (size_t i = 0; !status && i < DIGESTS; i++)
+        *out = bt_digest_mix(*out, digests[i]);
+    // The end of an epoch and the start of the next are the same position.
+    *out = bt_digest_mix(*out, t->steps);
+    bt_free(text);
+    return status;
 }
 
 /* ---- writing ------------------------------------------------------------- */
@@ -205,12 +235,13 @@ static json_t *files_make(const bauta_tokenizer *tokenizer)
 }
 
 bauta_status bt_trainer_record_make(json_t **out, const bauta_trainer *t,
+                                    const float *weights,
                                     const bt_optimizer_state *state,
                                     json_t *notes, bauta_error *err)
 {
     uint64_t digests[DIGESTS];
     *out = NULL;
-    bauta_status status = digests_set(digests, t, err);
+    bauta_status status = digests_set(digests, t, weights, err);
     if (status)
         return status;
     json_t *o = json_object();
@@ -244,12 +275,29 @@ static bt_quoted shown(const json_t *value)
     return quoted;
 }
 
+static bauta_status lanes_check(const json_t *saved, const bauta_trainer *t,
+                                const char *path, bauta_error *err)
+{
+    const json_t *value = json_object_get(saved, "lanes");
+    json_int_t lanes = value ? json_integer_value(value) : 1;
+    if (lanes == (json_int_t)t->options.lanes)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "%s: the option lanes is %s in the checkpoint and %zu in "
+                   "this trainer",
+                   bt_path_tail(path), value ? shown(value).text : "1",
+                   t->options.lanes);
+}
+
 static bauta_status options_check(const json_t *saved, const bauta_trainer *t,
                                   const char *path, bauta_error *err)
 {
     const char *key;
+    bauta_status status = lanes_check(saved, t, path, err);
+    if (status)
+        return status;
     json_t *mine = options_make(&t->options), *value;
-    bauta_status status = mine ? BAUTA_OK : fail_nomem(err);
+    status = mine ? BAUTA_OK : fail_nomem(err);
     json_object_foreach(mine, key, value)
     {
         const json_t *other = saved_option(saved, key);
@@ -281,7 +329,13 @@ static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
                                   const char *path, bauta_error *err)
 {
     uint64_t mine[DIGESTS], other;
-    bauta_status status = digests_set(mine, t, err);
+    bt_host_copy weights;
+    bauta_status status = bt_host_copy_init(&weights, t->context->stream,
+                                            &t->model->store->weights, err);
+    if (status)
+        return status;
+    status = digests_set(mine, t, weights.data, err);
+    bt_host_copy_release(&weights);
     for (size_t i = 0; !status && i < DIGESTS; i++)
         if (!digest_read(&other, saved, digest_names[i].key) ||
             other != mine[i])

@@ -87,11 +87,12 @@ static void *two_of(const void *sized)
 
 /* ---- the world --------------------------------------------------------- */
 
-static void file_write(char *path, size_t size, const char *name)
+static void file_write(char *path, size_t size, const char *name,
+                       const char *content)
 {
     snprintf(path, size, "%s/%s", world.folder, name);
     FILE *file = fopen(path, "w");
-    if (!file || fputs("a cat\na mat\n", file) < 0 || fclose(file)) {
+    if (!file || fputs(content, file) < 0 || fclose(file)) {
         fprintf(stderr, "abi: cannot write %s\n", path);
         exit(1);
     }
@@ -128,7 +129,7 @@ void abi_calls_begin(const char *folder)
     batch.lengths = world.lengths;
     batch.ids = world.ids;
     world.batch = batch;
-    file_write(world.path[0], sizeof(world.path[0]), "text");
+    file_write(world.path[0], sizeof(world.path[0]), "text", "a cat\na mat\n");
     snprintf(world.path[1], sizeof(world.path[1]), "%s/page.html", folder);
 }
 
@@ -190,6 +191,25 @@ static abi_outcome shape_run(void *sized)
     bauta_status status = bauta_attention_forward(
         world.context, world.plan, sized, x, x, x, out, NULL, &err);
     return outcome(status, digest(0, out, sizeof(out)));
+}
+
+static void bias_fill(void *sized)
+{
+    static const float slopes[] = { 0.5f, 0.25f };
+    static const uint32_t positions[ROWS] = { 3, 1, 4, 1, 5, 2 };
+    bauta_attention_bias bias = BAUTA_ATTENTION_BIAS_INIT;
+    bias.softcap = 2;
+    bias.slopes = slopes;
+    bias.positions = positions;
+    memcpy(sized, &bias, sizeof(bias));
+}
+
+static abi_outcome bias_run(void *sized)
+{
+    bauta_attention_shape shape;
+    shape_fill(&shape);
+    shape.bias = sized;
+    return shape_run(&shape);
 }
 
 /* ---- models ------------------------------------------------------------ */
@@ -1007,6 +1027,158 @@ static abi_outcome generator_run(void *sized)
     return outcome(status, steps);
 }
 
+/* ---- series -------------------------------------------------------------- */
+
+enum { SERIES_ROWS = 24, HORIZON = 3 };
+
+/* A table of one column, and its codec; NULL if they cannot be made. */
+static bauta_series *series_make(bauta_series_codec **codec)
+{
+    double values[SERIES_ROWS];
+    bauta_series *series = NULL;
+    for (int t = 0; t < SERIES_ROWS; t++)
+        values[t] = t + t % 4 * t % 7;
+    must(bauta_series_create(&series, values, SERIES_ROWS, 1, &err));
+    if (codec)
+        must(bauta_series_codec_create(
+            codec, (const bauta_series *const[]){ series }, 1, NULL, &err));
+    return series;
+}
+
+static void series_fill(void *sized)
+{
+    static const char *const columns[] = { "b" };
+    bauta_series_options o = BAUTA_SERIES_OPTIONS_INIT;
+    o.date = "month";
+    o.columns = columns;
+    o.column_count = 1;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome series_run(void *sized)
+{
+    char path[512];
+    bauta_series *series = NULL;
+    file_write(path, sizeof(path), "table.csv",
+               "month,a,b\n2024-01,1,4\n2024-02,2,5\n2024-03,3,6\n");
+    bauta_status status = bauta_series_load(&series, path, sized, &err);
+    uint64_t h = status ? 0 : digest_text(0, bauta_series_name(series, 0));
+    h += status ? 0 : bauta_series_columns(series);
+    bauta_series_free(series);
+    return outcome(status, h);
+}
+
+static void codec_fill(void *sized)
+{
+    bauta_series_codec_options o = BAUTA_SERIES_CODEC_OPTIONS_INIT;
+    o.season = 4;
+    o.bins = 32;
+    o.holdout = 2;
+    o.calendar = BAUTA_SERIES_CALENDAR_NONE;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome codec_run(void *sized)
+{
+    uint32_t tokens[SERIES_ROWS * 2];
+    size_t count = 0;
+    bauta_series_codec *codec = NULL;
+    bauta_series *series = series_make(NULL);
+    bauta_status status = bauta_series_codec_create(
+        &codec, (const bauta_series *const[]){ series }, 1, sized, &err);
+    if (!status)
+        status =
+            bauta_series_encode(codec, series, 0, SERIES_ROWS, tokens,
+                                sizeof(tokens) / sizeof(*tokens), &count, &err);
+    uint64_t h = digest(0, tokens, count * sizeof(*tokens));
+    bauta_series_codec_free(codec);
+    bauta_series_free(series);
+    return outcome(status, h);
+}
+
+static void forecast_fill(void *sized)
+{
+    bauta_forecast_options o = BAUTA_FORECAST_OPTIONS_INIT;
+    o.rows = SERIES_ROWS - 4;
+    o.horizon = HORIZON;
+    o.samples = 4;
+    o.temperature = 0.5f;
+    o.seed = 9;
+    memcpy(sized, &o, sizeof(o));
+}
+
+static abi_outcome forecast_run(void *sized)
+{
+    bauta_series_codec *codec = NULL;
+    bauta_forecast *forecast = NULL;
+    bauta_series *series = series_make(&codec);
+    bauta_status status = bauta_forecast_create(
+        &forecast, world.context, world.model, codec, series, sized, &err);
+    uint64_t h = 0;
+    size_t count = status ? 0
+                          : bauta_forecast_samples(forecast) *
+                                bauta_forecast_horizon(forecast);
+    for (size_t i = 0; i < count; i++) {
+        // The last bits may differ without optimization.
+        float value = (float)bauta_forecast_paths(forecast, 0)[i];
+        h = digest(h, &value, sizeof(value));
+    }
+    bauta_forecast_free(forecast);
+    bauta_series_codec_free(codec);
+    bauta_series_free(series);
+    return outcome(status, h);
+}
+
+static const double medians[HORIZON] = { 4, 5, 7 }, truths[] = { 4, 6, 6 };
+
+static void forecast_score_fill(void *sized)
+{
+    bauta_forecast_score score = BAUTA_FORECAST_SCORE_INIT;
+    memcpy(sized, &score, sizeof(score));
+}
+
+static abi_outcome forecast_score_run(void *sized)
+{
+    const double history[] = { 1, 2, 2, 3 }, half = 0.5;
+    return outcome(bauta_forecast_evaluate(history, 4, 1, &half, 1, medians,
+                                           truths, HORIZON, sized, &err),
+                   0);
+}
+
+static uint64_t forecast_score_show(const void *sized)
+{
+    const bauta_forecast_score *s = sized;
+    return digest(digest(0, &s->mase, sizeof(s->mase)),
+                  &s->weighted_quantile_loss, sizeof(double));
+}
+
+static void chart_fill(void *sized)
+{
+    bauta_chart c = BAUTA_CHART_INIT;
+    c.title = "a chart";
+    c.history = truths;
+    c.history_count = c.horizon = HORIZON;
+    c.quantile_count = 1;
+    c.quantiles = medians;
+    c.truth = truths;
+    c.first = "Monday";
+    c.last = "Saturday";
+    c.begin = "Thursday";
+    memcpy(sized, &c, sizeof(c));
+}
+
+static abi_outcome chart_run(void *sized)
+{
+    char path[512];
+    void *both = two_of(sized);
+    snprintf(path, sizeof(path), "%s/chart.png", world.folder);
+    remove(path);
+    bauta_status status =
+        bauta_chart_save(path, both ? both : sized, both ? 2 : 1, &err);
+    free(both);
+    return outcome(status, digest_file(path));
+}
+
 #define READ(type, prefix)                                            \
     {                                                                 \
 #type, sizeof(type), false, prefix##_fill, prefix##_run, NULL \
@@ -1019,6 +1191,7 @@ static abi_outcome generator_run(void *sized)
 const abi_call abi_calls[] = {
     READ(bauta_options, options),
     READ(bauta_attention_shape, shape),
+    READ(bauta_attention_bias, bias),
     WRITTEN(bauta_tensor, tensor),
     READ(bauta_batch, batch),
     READ(bauta_outputs, outputs),
@@ -1052,5 +1225,10 @@ const abi_call abi_calls[] = {
     WRITTEN(bauta_generate_options, load),
     READ(bauta_request, request),
     READ(bauta_generator_options, generator),
+    READ(bauta_series_options, series),
+    READ(bauta_series_codec_options, codec),
+    READ(bauta_forecast_options, forecast),
+    WRITTEN(bauta_forecast_score, forecast_score),
+    READ(bauta_chart, chart),
 };
 const size_t abi_call_count = sizeof(abi_calls) / sizeof(abi_calls[0]);

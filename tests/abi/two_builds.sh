@@ -10,7 +10,7 @@
 # compiled against either, and must print the same in all four cases. If the
 # program sets the new field, the older library rejects it, and the newer one
 # does not. Of the newer library, kernels and what the program does not call
-# (GPUs, cairo, zlib) are those of the older one; the rest is compiled without
+# (GPUs, zlib) are those of the older one; the rest is compiled without
 # optimization.
 set -eu
 source=$1 cc=$2 cflags=$3 library=$4 libraries=$5
@@ -33,6 +33,11 @@ done
     exit 1
 }
 
+drawing=none
+if nm "$library" 2>/dev/null | grep -q 'U cairo_create$'; then
+    drawing=cairo
+    cflags="$cflags $(pkg-config --cflags cairo)"
+fi
 newer() { # SOURCE...: compile against the newer headers
     # shellcheck disable=SC2086
     $cc -O0 -w $cflags -I"$dir/include" -I"$source/src" -c "$@"
@@ -41,9 +46,11 @@ newer() { # SOURCE...: compile against the newer headers
 cd "$dir/objects"
 # One file of a name at a time: objects of the same name would overwrite.
 find "$source/src" -name '*.c' ! -path '*/kernels/*' ! -path '*/cuda/*' \
-    ! -path '*/none/*' ! -path '*/cairo/*' ! -path '*/zlib/*' | while read -r file; do
-    echo "$file $(echo "${file#"$source"/src/}" | tr / _).o"
-done >"$dir/files"
+    ! -path '*/none/*' ! -path '*/cairo/*' ! -path '*/zlib/*' \
+    ! -path '*/mpi/*' ! -path '*/nccl/*' -o -path "*/draw/$drawing/*.c" |
+    while read -r file; do
+        echo "$file $(echo "${file#"$source"/src/}" | tr / _).o"
+    done >"$dir/files"
 while read -r file object; do
     newer "$file" -o "$object"
 done <"$dir/files"

@@ -3,7 +3,7 @@
  * of a key block. */
 #include "check.h"
 
-#include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/kernels/tanh.h"
 
 enum { BLOCK = 64 };
 
@@ -71,6 +71,39 @@ static void words_fill(check *c, uint64_t *words, size_t rows)
     }
 }
 
+/* Score terms of up to 200 rows: each row's biases end at an unreadable page if
+ * all keys are visible, and are NaN where they are hidden. */
+typedef struct term_buffers {
+    guarded bias[200];
+    const float *rows[200];
+    size_t count;
+    bt_score_terms terms;
+} term_buffers;
+
+/* Kind 0 has none, 1 a softcap, 2 biases, 3 both. */
+static void terms_make(check *c, term_buffers *t, size_t rows, size_t kind,
+                       const uint64_t *words)
+{
+    *t = (term_buffers){ .count = kind & 2 ? rows : 0 };
+    t->terms.cap = kind & 1 ? 3.0f : 0.0f;
+    for (size_t r = 0; r < t->count; r++) {
+        t->bias[r] = check_floats(c, BLOCK, 4);
+        if (test_below(&c->random, 4) == 0)
+            floats_insert_special(&c->random, t->bias[r].data, BLOCK, 1);
+        for (size_t j = 0; j < BLOCK && words; j++)
+            if (!(words[r] >> j & 1))
+                t->bias[r].data[j] = NAN;
+        t->rows[r] = t->bias[r].data;
+    }
+    t->terms.bias = t->count ? t->rows : NULL;
+}
+
+static void terms_free(term_buffers *t)
+{
+    for (size_t r = 0; r < t->count; r++)
+        guarded_free(&t->bias[r]);
+}
+
 typedef struct forward_buffers {
     guarded q, kt, v, m, l, o, p;
     uint64_t words[200];
@@ -125,10 +158,13 @@ static void forward_free(forward_buffers *b)
 }
 
 static void forward_case(check *c, size_t rows, size_t d, size_t e, bool full,
-                         size_t odd)
+                         size_t odd, size_t kind)
 {
     forward_buffers b = forward_make(c, rows, d, e);
+    term_buffers terms;
     b.step.words = full ? NULL : b.words;
+    terms_make(c, &terms, rows, kind, b.step.words);
+    b.step.terms = kind ? &terms.terms : NULL;
     floats_insert_special(&c->random, b.q.data, b.q.count, odd);
     floats_insert_special(&c->random, b.kt.data, b.kt.count, odd);
     floats_insert_special(&c->random, b.v.data, b.v.count, odd);
@@ -142,6 +178,7 @@ static void forward_case(check *c, size_t rows, size_t d, size_t e, bool full,
     guarded_free(&l);
     guarded_free(&o);
     forward_free(&b);
+    terms_free(&terms);
 }
 
 static const size_t rows_of[] = { 1, 2, 5, 6, 7, 12, 13, 96, 97, 192 };
@@ -152,9 +189,11 @@ static void forward_compare(check *c)
     for (size_t i = 0; i < sizeof(rows_of) / sizeof(rows_of[0]); i++)
         for (size_t j = 0; j < sizeof(dims_of) / sizeof(dims_of[0]); j++) {
             size_t other = dims_of[test_below(&c->random, 10)];
-            forward_case(c, rows_of[i], dims_of[j], dims_of[j], true, 0);
-            forward_case(c, rows_of[i], dims_of[j], other, false, 0);
-            forward_case(c, rows_of[i], other, dims_of[j], false, 3);
+            forward_case(c, rows_of[i], dims_of[j], dims_of[j], true, 0, 0);
+            forward_case(c, rows_of[i], dims_of[j], other, false, 0, 0);
+            forward_case(c, rows_of[i], other, dims_of[j], false, 3, 0);
+            forward_case(c, rows_of[i], dims_of[j], other, (i + j) % 2,
+                         3 * (i % 2), 1 + (i + j) % 3);
         }
 }
 
@@ -221,7 +260,7 @@ static void exp2_compare(check *c)
 /* ---- the backward step ------------------------------------------------- */
 
 typedef struct backward_buffers {
-    guarded q, dout, lse, delta, kt, k, vt, p, ds;
+    guarded q, dout, lse, delta, kt, k, vt, p, ds, raw;
     guarded dq, dk, dv;
     uint64_t words[200];
     bt_attention_grad grad;
@@ -240,6 +279,7 @@ static backward_buffers backward_make(check *c, size_t rows, size_t d, size_t e)
     b.vt = check_floats(c, e * BLOCK, 1);
     b.p = check_floats(c, rows * BLOCK, 1);
     b.ds = check_floats(c, rows * BLOCK, 1);
+    b.raw = check_floats(c, rows * BLOCK, 1);
     b.dq = check_floats(c, rows * dp, 1);
     b.dk = check_floats(c, BLOCK * dp, 1);
     b.dv = check_floats(c, BLOCK * ep, 1);
@@ -267,6 +307,7 @@ static void backward_run(const backward_buffers *b,
     g.vt = b->vt.data;
     g.p = b->p.data;
     g.ds = b->ds.data;
+    g.raw = b->raw.data;
     g.dq = dq->data;
     g.dk = dk->data;
     g.dv = dv->data;
@@ -275,17 +316,34 @@ static void backward_run(const backward_buffers *b,
 
 static void backward_free(backward_buffers *b)
 {
-    guarded *all[] = { &b->q,  &b->dout, &b->lse, &b->delta, &b->kt, &b->k,
-                       &b->vt, &b->p,    &b->ds,  &b->dq,    &b->dk, &b->dv };
+    guarded *all[] = { &b->q,  &b->dout, &b->lse, &b->delta, &b->kt,
+                       &b->k,  &b->vt,   &b->p,   &b->ds,    &b->raw,
+                       &b->dq, &b->dk,   &b->dv };
     for (size_t i = 0; i < sizeof(all) / sizeof(all[0]); i++)
         guarded_free(all[i]);
 }
 
+/* The gradients of the visible scores: those of the products, and before the
+ * softcap. */
+static void check_scores(check *c, const char *name, const guarded *want,
+                         const float *got, const uint64_t *words)
+{
+    guarded seen = check_copy(want);
+    for (size_t i = 0; i < want->count; i++)
+        if (!words || words[i / BLOCK] >> i % BLOCK & 1)
+            seen.data[i] = got[i];
+    check_same(c, name, want, &seen);
+    guarded_free(&seen);
+}
+
 static void backward_case(check *c, size_t rows, size_t d, size_t e, bool full,
-                          size_t odd)
+                          size_t odd, size_t kind)
 {
     backward_buffers b = backward_make(c, rows, d, e);
+    term_buffers terms;
     b.grad.words = full ? NULL : b.words;
+    terms_make(c, &terms, rows, kind, b.grad.words);
+    b.grad.terms = kind ? &terms.terms : NULL;
     floats_insert_special(&c->random, b.q.data, b.q.count, odd);
     floats_insert_special(&c->random, b.dout.data, b.dout.count, odd);
     floats_insert_special(&c->random, b.kt.data, b.kt.count, odd);
@@ -293,7 +351,13 @@ static void backward_case(check *c, size_t rows, size_t d, size_t e, bool full,
     guarded dq = check_copy(&b.dq), dk = check_copy(&b.dk),
             dv = check_copy(&b.dv);
     backward_run(&b, c->reference->attention_backward, &b.dq, &b.dk, &b.dv);
+    guarded ds = check_copy(&b.ds), raw = check_copy(&b.raw);
     backward_run(&b, c->twin->attention_backward, &dq, &dk, &dv);
+    check_scores(c, "ds", &ds, b.ds.data, b.grad.words);
+    if (kind & 1)
+        check_scores(c, "raw", &raw, b.raw.data, b.grad.words);
+    guarded_free(&ds);
+    guarded_free(&raw);
     check_same(c, "dq", &b.dq, &dq);
     check_same(c, "dk", &b.dk, &dk);
     check_same(c, "dv", &b.dv, &dv);
@@ -301,6 +365,7 @@ static void backward_case(check *c, size_t rows, size_t d, size_t e, bool full,
     guarded_free(&dk);
     guarded_free(&dv);
     backward_free(&b);
+    terms_free(&terms);
 }
 
 static void backward_compare(check *c)
@@ -308,9 +373,11 @@ static void backward_compare(check *c)
     for (size_t i = 0; i < sizeof(rows_of) / sizeof(rows_of[0]); i++)
         for (size_t j = 0; j < sizeof(dims_of) / sizeof(dims_of[0]); j++) {
             size_t other = dims_of[test_below(&c->random, 10)];
-            backward_case(c, rows_of[i], dims_of[j], dims_of[j], true, 0);
-            backward_case(c, rows_of[i], dims_of[j], other, false, 0);
-            backward_case(c, rows_of[i], other, dims_of[j], false, 3);
+            backward_case(c, rows_of[i], dims_of[j], dims_of[j], true, 0, 0);
+            backward_case(c, rows_of[i], dims_of[j], other, false, 0, 0);
+            backward_case(c, rows_of[i], other, dims_of[j], false, 3, 0);
+            backward_case(c, rows_of[i], dims_of[j], other, (i + j) % 2,
+                          3 * (i % 2), 1 + (i + j) % 3);
         }
 }
 

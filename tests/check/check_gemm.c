@@ -6,6 +6,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "guard_page.h"
+#include "test_pools.h"
 
 static test_random randoms;
 
@@ -109,11 +110,10 @@ static void compare(const operands *o, const shape *s, const char *isa,
  * one, two and four threads. */
 static void check(const shape *s)
 {
-    static const int threads[] = { 1, 2, 4 };
     const char *names[8];
     size_t count = bt_kernels_names(names, BT_LEN(names));
     operands o = operands_create(s);
-    bt_arena workspace = { NULL, 0, 0 };
+    bt_cpu cpu = { .kernels = NULL };
 
     restart(&o);
     bt_gemm_columns_f32_c(&o.gemm, 0, s->n);
@@ -123,15 +123,15 @@ static void check(const shape *s)
         restart(&o);
         kernels->gemm_columns(&o.gemm, 0, s->n);
         compare(&o, s, names[i], 0);
-        for (size_t t = 0; t < BT_LEN(threads); t++) {
+        cpu.kernels = kernels;
+        for (size_t t = 0; t < TEST_POOLS; t++) {
+            cpu.pool = test_pools[t];
             restart(&o);
-            assert_int_equal(
-                bt_gemm_f32(kernels, threads[t], &o.gemm, &workspace, NULL),
-                BAUTA_OK);
-            compare(&o, s, names[i], threads[t]);
+            assert_int_equal(bt_gemm_f32(&cpu, &o.gemm, NULL), BAUTA_OK);
+            compare(&o, s, names[i], bt_cpu_threads(&cpu));
         }
     }
-    bt_arena_release(&workspace);
+    bt_arena_release(&cpu.workspace);
     operands_free(&o);
 }
 
@@ -298,8 +298,8 @@ static void a_repeated_product_allocates_nothing(void **state)
     static const bauta_allocator counting = { count_alloc, count_free, NULL };
     shape s = { .m = 40, .n = 70, .k = 30 };
     operands o = operands_create(&s);
-    bt_arena workspace = { NULL, 0, 0 };
     const bt_kernels *kernels = bt_kernels_get(NULL);
+    bt_cpu cpu = { .kernels = kernels, .pool = test_pools[1] };
     bauta_error err;
 
     bauta_allocator_set(&counting);
@@ -307,17 +307,16 @@ static void a_repeated_product_allocates_nothing(void **state)
     memcpy(o.want, o.c.data, o.c.count * sizeof(float));
     if (kernels->gemm_tiles) { // the reference needs no memory
         refuse = true;
-        assert_int_equal(bt_gemm_f32(kernels, 2, &o.gemm, &workspace, &err),
-                         BAUTA_ERR_NOMEM);
+        assert_int_equal(bt_gemm_f32(&cpu, &o.gemm, &err), BAUTA_ERR_NOMEM);
         assert_non_null(strstr(err.message, "matrix product"));
         compare(&o, &s, kernels->isa, 2); // untouched
         refuse = false;
     }
-    assert_int_equal(bt_gemm_f32(kernels, 2, &o.gemm, &workspace, &err), 0);
+    assert_int_equal(bt_gemm_f32(&cpu, &o.gemm, &err), 0);
     allocations = 0;
-    assert_int_equal(bt_gemm_f32(kernels, 2, &o.gemm, &workspace, &err), 0);
+    assert_int_equal(bt_gemm_f32(&cpu, &o.gemm, &err), 0);
     assert_int_equal(allocations, 0);
-    bt_arena_release(&workspace);
+    bt_arena_release(&cpu.workspace);
     bauta_allocator_set(NULL);
     operands_free(&o);
 }
@@ -335,5 +334,6 @@ int main(void)
         cmocka_unit_test(a_repeated_product_allocates_nothing),
     };
     randoms = test_random_from(test_seed());
-    return cmocka_run_group_tests_name("gemm", tests, NULL, NULL);
+    return cmocka_run_group_tests_name("gemm", tests, test_pools_create,
+                                       test_pools_free);
 }

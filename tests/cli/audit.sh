@@ -13,8 +13,6 @@ with_fault=$2
 folders=$3
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
-OMP_WAIT_POLICY=passive
-export OMP_WAIT_POLICY
 
 fail() {
     echo "$1"

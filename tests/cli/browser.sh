@@ -1,9 +1,9 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # browser.sh - the page of bauta look in a browser: it tests itself, choosing
-# every layer and head, hovering, moving with keys; in light and dark mode, on
-# desktop and phone sizes; the browser must log no error. The page of bauta lab
-# must load without errors, too.
+# every layer and head and their mean, as a matrix and as lines, hovering, moving
+# with keys; in light and dark mode, on desktop and phone sizes; the browser must
+# log no error. The page of bauta lab must load without errors, too.
 #
 #   browser.sh BAUTA
 #   browser.sh BAUTA MODEL TEXT FRAGMENT PNG   instead: take a screenshot
@@ -35,7 +35,7 @@ opens() { # OPTION... URL
 
 if [ $# -gt 1 ]; then
     "$bauta" look "$2" "$3" --out "$work/page.html"
-    opens --window-size=860,1160 --screenshot="$5" "file://$work/page.html#$4"
+    opens --window-size=860,1560 --screenshot="$5" "file://$work/page.html#$4"
     exit 0
 fi
 
@@ -62,10 +62,14 @@ passes all.html '[0-9]* checks of 20 pictures' --window-size=360,640 \
     --blink-settings=preferredColorScheme=0
 passes mask.html '[0-9]* checks of 1 pictures'
 
-# The page of bauta lab has no script; the browser must only log no error.
+# The page of bauta lab with one experiment; lab_training.sh has it with all.
 "$bauta" lab layers --fast --out lab >stdout 2>stderr || fail "bauta lab"
 for scheme in 0 1; do
     opens --window-size=360,640 --blink-settings=preferredColorScheme=$scheme \
         --dump-dom "file://$work/lab/index.html"
     grep -q '<path class="leak"' "$work/stdout" || fail "nothing leaks"
+    grep -q 'No output sees its future' "$work/stdout" || fail "no toy of layers"
+    grep -q 'It reads 23 earlier days' "$work/stdout" || fail "no toy of numbers"
+    grep -q 'numbers of the experiment <code>bauta lab leak' "$work/stdout" ||
+        fail "a toy without numbers does not say so"
 done

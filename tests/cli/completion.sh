@@ -44,6 +44,8 @@ has --stride score --perplexity --s
 has --top-k generate model --top
 has generate help ""
 has int8 generate model --weights ""
+has cuda generate model --device ""
+has bfloat16 train --dtype ""
 [ "$(completes embed model --pooling l)" = last ] || fail "--pooling l"
 [ "$(completes lab --fast lay)" = layers ] || fail "lab --fast lay"
 [ -z "$(completes lab all --out "")" ] || fail "--out is a folder"

@@ -43,7 +43,8 @@ refused "did you mean '--json'?" run --jsno
 refused "there is no option '-x'" run -x
 refused "--json takes no value" run --json=yes
 for option in --file --prompts -n --max-tokens --min-tokens --stop --temp \
-    --top-k --top-p --min-p --seed --repeat-penalty --no-repeat-ngram --beams \
+    --top-k --top-p --min-p --seed --repeat-penalty --presence-penalty \
+    --frequency-penalty --logit-bias --no-repeat-ngram --beams \
     --nbest --length-penalty --early-stopping --weights --sequences --cache-mb \
     --threads; do
     refused "$option needs a value" run x "$option"
@@ -53,7 +54,8 @@ for option in -n --min-tokens --top-k --seed --beams --threads --cache-mb; do
     refused "$option is '-1', not a whole number" run x "$option" -1
     refused "$option is '1x', not a whole number" run x "$option=1x"
 done
-for option in --temp --top-p --min-p --repeat-penalty --length-penalty; do
+for option in --temp --top-p --min-p --repeat-penalty --presence-penalty \
+    --frequency-penalty --length-penalty; do
     refused "$option is 'x', not a number" run x "$option" x
     refused "$option is 'nan', not a number" run x "$option" nan
     refused "$option is '', not a number" run x "$option" ""
@@ -171,12 +173,28 @@ cmp -s stdout drawn || fail "the same seed draws another text"
 runs 0 run "the" -n 20 --temp 1.5 --seed "$seed" --quiet --threads 2
 cmp -s stdout drawn || fail "two threads draw another text"
 for how in "--top-k 5" "--top-p 0.9" "--min-p 0.1" "--sample" \
-    "--repeat-penalty 1.2" "--no-repeat-ngram 3" "--cache-mb 64" \
+    "--repeat-penalty 1.2" "--presence-penalty 0.5 --beams 2" \
+    "--frequency-penalty -0.5" "--logit-bias 5+1" "--no-repeat-ngram 3" "--cache-mb 64" \
     "--weights bfloat16" "--weights int8" "--temp 0"; do
     # shellcheck disable=SC2086
     runs 0 run "the" -n 5 $how
 done
 says stderr "greedy"
+for bias in x 5 +5 5+ 5+x 5+1x 5+inf -5+1 " 5+1" 5+nan; do
+    fails "--logit-bias is '$bias', not a token id" run the --logit-bias "$bias"
+done
+fails "--logit-bias 100000+1: there are" run the --logit-bias 100000+1
+fails "there are" run the --logit-bias 99999999999999999999+1
+# The later of two counts; a large one decides, whatever is penalized less.
+runs 0 run "the" -n 4 --greedy --json --quiet --logit-bias 5-1 \
+    --logit-bias 7+500 --logit-bias 5+600
+says stdout '"tokens":[5,5,5,5]'
+runs 0 run "the" -n 4 --greedy --json --quiet --logit-bias 7+500 \
+    --logit-bias 5+600 --frequency-penalty 80
+says stdout '"tokens":[5,5,7,5]'
+runs 0 run "the" -n 4 --greedy --json --quiet --logit-bias 7+900 \
+    --logit-bias 5+950 --presence-penalty 100
+says stdout '"tokens":[5,7,5,5]'
 runs 0 run "the mask" -n 8 --beams 3 --nbest 2 --quiet
 says stdout "--- 1 of 2, score -"
 runs 0 run "the mask" -n 8 --beams 3 --length-penalty 0.5 --early-stopping \

@@ -51,9 +51,24 @@ train:yes) set -- "$@" --steps 6 --threads 1 ;;
 train:) set -- "$@" $steps --batch-size 2 --context 24 --eval-every 2 \
     --eval-tokens 100 --threads 1 ;;
 lab:* | demo:*) set -- "$@" --fast ;;
+chat:*) set -- "$@" -n 2 ;;
 esac
 status=0
-"$BAUTA" "$@" || status=$?
+# A server that has started is told to end, and must end well. A build may have
+# none.
+if [ "$verb" = serve ]; then
+    : >listening
+    "$BAUTA" "$@" --port 0 >listening 2>said &
+    until [ -s listening ] || ! kill -0 $! 2>/dev/null; do
+        sleep 0.05
+    done
+    kill $! 2>/dev/null
+    wait $! || status=$?
+    cat said >&2
+    ! grep -q "this build has no server" said || status=0
+else
+    "$BAUTA" "$@" || status=$?
+fi
 case $status in
 0 | 141) ;;
 *) echo "status $status: bauta $*" >>"$FAILURES" ;;
@@ -87,6 +102,11 @@ for name in output.de a.de b.de; do
     cp test.de $name
 done
 gzip -c train.en >corpus.gz
+awk 'BEGIN {
+    print "month,sales"
+    for (t = 0; t < 96; t++)
+        printf "%d-%02d,%d\n", 2010 + int(t / 12), t % 12 + 1, 50 + t % 12 + t
+}' >sales.csv
 printf 'I [MASK] you.\nThe [MASK] sees a <mask>.\n' >gaps.txt
 
 model() { # NAME OPTION...: a model folder of few numbers
@@ -114,6 +134,10 @@ cp -R models/en-de models/opus-mt-en-de
 cp -R models/bert models/roberta
 cp -R models/en-de models/marian
 cp -R "$folders/mistral" models/mistral
+model qwen3 --preset gpt2-tiny --set n_layer=1 --set n_embd=32 --set n_head=4 \
+    --tokenizer bytes --context 1024 input.txt
+printf '%s' '{% for m in messages %}{{ m.content }}{% endfor %}' \
+    >models/qwen3/chat_template.jinja
 
 # ---- the examples ------------------------------------------------------------
 # An example is a line of two blanks and what goes on below it, deeper.

@@ -10,15 +10,15 @@
 # ---- refusals --------------------------------------------------------------
 runs 0 --help
 says stdout "examples"
-for name in leak parallel masks mlm layers all; do
+for name in translate leak parallel masks mlm layers rnn all; do
     says stdout "  $name "
 done
 runs 0 masks -h --json
 says stdout "usage: bauta lab"
-refused "an experiment is missing: leak, parallel, masks, mlm, layers or all"
+refused "an experiment is missing: translate, leak, parallel, masks, mlm, layers, rnn or all"
 refused "there is no experiment 'mask'; did you mean 'masks'?" mask
 refused "there is no experiment 'al'; did you mean 'all'?" al
-refused "there is no experiment 'xyzzy'; there are leak, parallel" xyzzy
+refused "there is no experiment 'xyzzy'; there are translate, leak" xyzzy
 refused "there is no experiment ''" ""
 refused "there is no experiment 'Layers'; did you mean 'layers'?" layers Layers
 refused "there is no option '--xyzzy'" layers --xyzzy
@@ -43,7 +43,8 @@ fails "file/in/it: cannot create this folder" layers --out file/in/it
 mkdir -p taken/index.html
 runs 1 layers --fast --out taken
 says stderr "taken/index.html: cannot write it: "
-[ "$(ls taken)" = index.html ] || fail "half a page is left"
+[ "$(cd taken && echo -- *)" = "-- index.html layers.json" ] ||
+    fail "half a page is left"
 
 # ---- an interrupt ----------------------------------------------------------
 # The page contains each finished experiment at once; the next one takes longer.
@@ -65,9 +66,32 @@ for signal in INT TERM; do
     says kept/index.html "What does each kind of mask show"
     ! grep -q "What does a model learn from hidden words" kept/index.html ||
         fail "what is not finished is in the page"
-    [ "$(ls kept)" = index.html ] || fail "a draft is left"
+    [ "$(cd kept && echo -- *)" = "-- index.html masks.json" ] ||
+        fail "a draft is left"
     cases=$((cases + 1))
 done
+# The next run goes on: what is finished is not run again, unless it is asked
+# for, and a damaged file is no report.
+ran() { # NAME: it was not taken from an earlier run
+    says stdout "($1: "
+    ! grep -q "($1: from" stdout || fail "$1 did not run again"
+}
+cp kept/masks.json masks.json
+runs 0 masks layers --fast --out kept
+says stdout "(masks: from an earlier run; --fresh runs it again)"
+ran layers
+cmp masks.json kept/masks.json || fail "it ran again"
+says kept/index.html "What does each kind of mask show"
+runs 0 layers --fast --fresh --out kept
+ran layers
+says kept/index.html "What does each kind of mask show" # it is still there
+runs 0 layers --fast --seed 2 --out kept
+ran layers
+! grep -q "What does each kind of mask show" kept/index.html ||
+    fail "results of two seeds are in one page"
+head -c 300 masks.json >kept/layers.json
+runs 0 layers --fast --out kept
+ran layers
 
 # ---- layers ----------------------------------------------------------------
 runs 0 layers --fast --out new/folder/
@@ -79,10 +103,11 @@ says stdout "The page is new/folder/index.html"
 ! grep -q "does not hold" stdout || fail "a claim does not hold"
 ! grep -q "$(printf '\033')" stdout stderr || fail "colours in a pipe"
 grep '[[:blank:]]$' stdout && fail "blanks at the end of a line"
-[ "$(ls new/folder)" = index.html ] || fail "not only a page"
+[ "$(cd new/folder && echo -- *)" = "-- index.html layers.json" ] ||
+    fail "not only a page and its results"
 cp new/folder/index.html page
 grep -v '^(' stdout >one
-runs 0 layers --fast --threads 1 --out new/folder/
+runs 0 layers --fast --fresh --threads 1 --out new/folder/
 grep -v '^(' stdout >two
 cmp one two || fail "another number of threads"
 cmp page new/folder/index.html || fail "another page"
@@ -109,12 +134,17 @@ done
 
 # ---- the page --------------------------------------------------------------
 file=page.d/index.html
-for word in http: https: '<script' 'src=' '@import' '<link' '<img'; do
+for word in http: https: 'src=' '@import' '<link' '<img'; do
     ! grep -qF -- "$word" $file || fail "the page has $word"
 done
 grep -oE 'url\([^)]*\)|href="[^"]*"' $file | grep -v '#' &&
     fail "the page refers to something"
 says $file "default-src 'none'"
+says $file "<code>bauta lab translate</code> has not run yet"
+for word in "teacher forcing" autoregressive inference padding BERT GPT encoder \
+    decoder cross-attention "masked attention"; do
+    says $file "<dfn>$word</dfn>"
+done
 says $file '<path class="leak"'
 says $file '<svg class="plot"'
 tail -n 1 $file | grep -q '^</html>$' || fail "the page has no end"
@@ -123,6 +153,7 @@ if command -v python3 >/dev/null; then
 import html.parser, sys
 class page(html.parser.HTMLParser):
     open, bare = [], {"meta", "br"}
+    CDATA_CONTENT_ELEMENTS = ("script", "style")
     def handle_starttag(self, tag, attrs):
         assert len(dict(attrs)) == len(attrs), attrs
         if tag not in self.bare:

@@ -127,7 +127,20 @@ if command -v script >/dev/null; then
 fi
 runs 0 $gpt "the mask hides the face, and the face is behind" --layer 0 --head 1
 says stdout "decoder, layer 0, head 1"
-says stdout "Tenths of the weight"
+says stdout "   8   8   8" # percent, not tenths
+! grep -q "columns 0 to" stdout || fail "47 columns of 4 fit into 200"
+# Columns that do not fit follow in further parts; labels are set vertically.
+runs 0 $gpt "the mask hides the face, and the face is behind the mask" --layer 0
+says stdout "columns 0 to"
+says stdout "of 56"
+says stdout "Rows that see no column of a part are left out of it."
+awk 'length($0) > 600 { exit 1 }' stdout || fail "a line is too long"
+first=$(sed -n '/columns 0 to/,/columns [1-9]/p' stdout | grep -c '·\|100')
+second=$(sed -n '/columns [1-9]/,$p' stdout | grep -c '[0-9] *[·0-9]')
+[ "$first" -gt 40 ] || fail "$first rows in the first part"
+[ "$second" -lt 20 ] || fail "$second rows in the second part"
+runs 0 $bert "the face is behind the mask, and the mask hides the face" --head 0
+says stdout "in percent"
 runs 0 $gpt "the mask" --generate 3
 says stdout "generated: "
 [ "$(grep -c '·' stdout)" = 10 ] || fail "not eleven rows"

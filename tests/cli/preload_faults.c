@@ -7,6 +7,7 @@
  * call K that opens, reads, writes, names or removes a file fails with EIO
  *   BAUTA_FAIL_AT=full:K     with ENOSPC, after half of a write
  *   BAUTA_FAIL_AT=kill:K     the program is killed before it
+ *   BAUTA_FAIL_AT=space:K    files take K bytes, then there is no space left
  *
  * BAUTA_FAULT_COUNT names a file that gets both numbers of calls when the
  * program exits. Only calls of the program and its libraries are seen, not
@@ -28,12 +29,12 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-typedef enum fault { NONE, ALLOC, MEMORY, FAILS, FULL, KILL } fault;
+typedef enum fault { NONE, ALLOC, MEMORY, FAILS, FULL, KILL, SPACE } fault;
 
 static fault kind;
 static long at;
 static bool begun; /* main() runs */
-static atomic_long allocations, calls;
+static atomic_long allocations, calls, written;
 
 /* ---- memory ------------------------------------------------------------ */
 
@@ -90,7 +91,8 @@ int posix_memalign(void **out, size_t align, size_t size)
 /* Whether this is the call that fails. */
 static bool fails(void)
 {
-    if (!begun || atomic_fetch_add(&calls, 1) != at || kind < FAILS)
+    if (!begun || atomic_fetch_add(&calls, 1) != at || kind < FAILS ||
+        kind == SPACE)
         return false;
     if (kind == KILL)
         kill(getpid(), SIGKILL);
@@ -121,8 +123,24 @@ ssize_t read(int fd, void *to, size_t size)
     return fd > 2 && fails() ? -1 : syscall(SYS_read, fd, to, size);
 }
 
+/* Bytes of a write for which there is space. */
+static size_t space_for(int fd, size_t size)
+{
+    struct stat is;
+    if (kind != SPACE || fd <= 2 || fstat(fd, &is) || !S_ISREG(is.st_mode))
+        return size;
+    long left = at - atomic_fetch_add(&written, (long)size);
+    return left <= 0 ? 0 : (size_t)left < size ? (size_t)left : size;
+}
+
 ssize_t write(int fd, const void *from, size_t size)
 {
+    size_t room = space_for(fd, size);
+    if (room == 0 && size > 0) {
+        errno = ENOSPC;
+        return -1;
+    }
+    size = room;
     if (fd > 2 && fails()) {
         if (kind == FULL && size > 1)
             (void)!syscall(SYS_write, fd, from, size / 2);
@@ -213,7 +231,12 @@ int fflush(FILE *file)
     static int (*real)(FILE *);
     if (!real)
         *(void **)&real = next("fflush");
-    return file && fileno(file) > 2 && fails() ? EOF : real(file);
+    if (file && fileno(file) > 2 &&
+        (fails() || (kind == SPACE && atomic_load(&written) > at))) {
+        errno = kind == SPACE ? ENOSPC : errno;
+        return EOF;
+    }
+    return real(file);
 }
 
 int fclose(FILE *file)
@@ -230,10 +253,10 @@ int fclose(FILE *file)
 
 static void configure(void)
 {
-    static const char *const names[] = { "",      "alloc:", "memory:",
-                                         "file:", "full:",  "kill:" };
+    static const char *const names[] = { "",      "alloc:", "memory:", "file:",
+                                         "full:", "kill:",  "space:" };
     const char *text = getenv("BAUTA_FAIL_AT");
-    for (int i = ALLOC; text && i <= KILL; i++)
+    for (int i = ALLOC; text && i <= SPACE; i++)
         if (strncmp(text, names[i], strlen(names[i])) == 0) {
             kind = (fault)i;
             at = atol(text + strlen(names[i]));

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* race.c - a deliberate data race, to test that the thread sanitizer finds
  * races in the tasks of bt_parallel_for(). */
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 #include <sched.h>
 #include <stdatomic.h>
@@ -26,11 +26,15 @@ int main(void)
     enum { TIMES = 64 };
     static int sums[TIMES];
     int total = 0;
+    bt_thread_pool *pool;
+    if (bt_thread_pool_create(&pool, 2, NULL))
+        return 1;
     for (size_t i = 0; i < TIMES; i++) {
         atomic_store(&started, 0);
-        bt_parallel_for(2, 2, race, &sums[i]);
+        bt_parallel_for(pool, 2, race, &sums[i]);
         total += sums[i];
     }
+    bt_thread_pool_free(pool);
     printf("%d\n", total);
     return 0;
 }

@@ -1,8 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
 # usage.sh - the command line of a new user: help of a verb, option names of
-# other programs, typos, error messages without internal names, and a manual
-# page for each verb.
+# other programs, typos, devices, error messages without internal names, and a
+# manual page for each verb.
 #
 #   usage.sh BAUTA SOURCE
 # shellcheck source=tests/cli/common.sh
@@ -41,7 +41,7 @@ for page in "$source"/docs/man/bauta-*.1; do
     echo "$verbs" | grep -qx "${name#bauta-}" || fail "$name has no verb"
 done
 refused "there is no verb 'generat'; did you mean 'generate'?" help generat
-refused "there is no verb 'chat'" help chat
+refused "there is no verb 'converse'" help converse
 runs 0 help
 same --help
 runs 0 --version
@@ -87,6 +87,93 @@ for first in "--learning-rate 0.01 --steps 1 --warmup 0 --out" \
     says again/options.json '"learning-rate": 0.01,'
     says again/options.json '"warmup-steps": 0,'
 done
+
+# ---- devices -----------------------------------------------------------------
+yes "the mask hides the face" | head -n 40 >lines
+runs 0 train lines --preset bert-tiny --set num_hidden_layers=1 \
+    --set hidden_size=16 --set num_attention_heads=2 \
+    --set intermediate_size=16 --context 16 --tokenizer wordpiece:60 --lines \
+    --batch-size 2 --steps 1 --threads 1 --out bert
+# with_model COMMAND WORD...: the command with each verb that runs a model; the
+# words come last.
+with_model() {
+    command=$1
+    shift
+    $command generate run "the mask" --quiet --greedy -n 5 "$@"
+    $command translate pairs "the mask" --quiet --json -n 5 "$@"
+    $command fill bert "the [MASK] hides" "$@"
+    $command embed bert "the mask" "the face" "$@"
+    $command perplexity run text "$@"
+    $command score --perplexity run text --json "$@"
+    $command look run "the mask" --json "$@"
+    # shellcheck disable=SC2086
+    $command train text --preset gpt2-tiny $small --tokenizer chars \
+        --batch-size 2 --steps 2 --dry-run "$@"
+    $command audit run --tokens 12 "$@"
+}
+cpu() { # ARGUMENT...: --device cpu is the default; times differ
+    runs 0 "$@"
+    sed '/^  \(memory\|tokens per second\|time\) /d; s/, in .* s$//' stdout >before
+    runs 0 "$@" --device cpu --dtype float32
+    sed '/^  \(memory\|tokens per second\|time\) /d; s/, in .* s$//' stdout >after
+    cmp -s before after || fail "bauta $* --device cpu prints something else"
+}
+with_model cpu
+nonsense() {
+    refused "--device is 'nonsense', not cpu, cuda or cuda:N" "$@" \
+        --device nonsense
+    refused "--device is 'cuda:', not cpu, cuda or cuda:N" "$@" --device=cuda:
+    refused "--device needs a value" "$@" --device
+    refused "--dtype is 'int7', not float32 or bfloat16" "$@" --dtype int7
+    refused "--dtype bfloat16 needs a GPU (--device cuda)" "$@" --dtype bfloat16
+}
+with_model nonsense
+# Without a GPU the message names the option; with one the verbs run there.
+gpu() {
+    for where in cuda cuda:0; do
+        runs "$without_gpu" "$@" --device $where
+        [ "$without_gpu" = 0 ] || says stderr "--device $where: "
+    done
+    runs "$without_gpu" "$@" --device cuda --dtype bfloat16
+}
+without_gpu=1
+! "$bauta" generate run x -n 1 --device cuda >stdout 2>stderr || without_gpu=0
+with_model gpu
+[ "$without_gpu" = 1 ] || fails "weights are packed on the CPU only" \
+    generate run x --device cuda --weights int8
+refused "--compare-modes compares gradients on the CPU only" train text \
+    --preset gpt2-tiny --tokenizer chars --compare-modes --device cuda
+
+# A run stores neither device nor type, and --resume chooses them anew.
+runs 0 train --resume run --steps 4 --threads 1
+for options in "" "--device cpu --dtype float32"; do
+    rm -rf first
+    # shellcheck disable=SC2086
+    runs 0 train text --preset gpt2-tiny $small --tokenizer chars \
+        --batch-size 2 --steps 2 --out first $options
+    ! grep -qE '"(device|dtype)"' first/options.json first/last/trainer.json ||
+        fail "a run stores its device"
+    # shellcheck disable=SC2086
+    runs 0 train --resume first --steps 4 --threads 1 $options
+    cmp -s first/last/model.safetensors run/last/model.safetensors ||
+        fail "train $options: other weights"
+done
+refused "--device is 'gpu', not" train --resume first --steps 5 --device gpu
+refused "--dtype bfloat16 needs a GPU" train --resume first --steps 5 \
+    --dtype bfloat16
+runs "$without_gpu" train --resume first --steps 5 --device cuda
+[ "$without_gpu" = 0 ] || says stderr "--device cuda: "
+runs 0 train --resume first --steps 6 --threads 1
+[ "$(readlink first/last)" = step-00000006 ] || fail "not resumed"
+# A file of options may have them; the command line has precedence.
+printf '{"device": "tpu"}\n' >device.json
+# shellcheck disable=SC2086
+refused "--device is 'tpu', not cpu" train text --config device.json \
+    --preset gpt2-tiny $small --tokenizer chars --steps 1 --out new
+# shellcheck disable=SC2086
+runs 0 train text --config device.json --preset gpt2-tiny $small \
+    --tokenizer chars --steps 1 --out new --device cpu
+rm -rf new
 
 # ---- typos -------------------------------------------------------------------
 slip() { # WANT WORD...

@@ -31,14 +31,12 @@ static result run_rows(const problem *p, size_t first, size_t rows,
                        size_t tile_rows)
 {
     bauta_error err = { 0 };
-    bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
     size_t out_size = rows * p->shape.out_token, lse_size = rows * p->heads;
     result r = { malloc(out_size * 2 + 1), malloc(lse_size * 4 + 1) };
 
-    need(bt_plan_create(&plan, p->mask, first, rows, tile_rows, &err), &err);
-    need(bt_cuda_plan_create(&device_plan, plan, &p->shape, &err), &err);
-    bauta_plan_free(plan);
+    device_plan =
+        plan_of(&p->shape, false, SIZE_MAX, p->mask, first, rows, tile_rows);
     uint16_t *q =
         to_device(p->q + first * p->shape.q_token, rows * p->shape.q_token * 2);
     uint16_t *k = to_device(p->k, p->kv_size * 2);
@@ -455,13 +453,11 @@ static void check_refusals(void)
 {
     bauta_error err = { 0 };
     bauta_mask *mask = make_causal(8, 8);
-    bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
     bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
-    need(bt_plan_create(&plan, mask, 0, 8, 8, &err), &err);
     for (size_t d = 84; d <= 264; d += 180) {
         shape.head_dim = d;
-        if (bt_cuda_plan_create(&device_plan, plan, &shape, &err) !=
+        if (bt_cuda_plan_create(&device_plan, &shape, false, &err) !=
                 BAUTA_ERR_UNSUPPORTED ||
             device_plan)
             FAIL("a head_dim of %zu was not refused", d);
@@ -469,11 +465,15 @@ static void check_refusals(void)
     shape.head_dim = 64;
     shape.heads = 3;
     shape.kv_heads = 2;
-    if (bt_cuda_plan_create(&device_plan, plan, &shape, &err) !=
+    if (bt_cuda_plan_create(&device_plan, &shape, false, &err) !=
         BAUTA_ERR_ARGUMENT)
         FAIL("two kv_heads for three heads were not refused");
     shape.kv_heads = 1;
-    need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), &err);
+    need(bt_cuda_plan_create(&device_plan, &shape, false, &err), &err);
+    if (bt_cuda_plan_update(device_plan, mask, 1, 8, 0, NULL, &err) !=
+        BAUTA_ERR_ARGUMENT)
+        FAIL("more rows than the mask has were not refused");
+    need(bt_cuda_plan_update(device_plan, mask, 0, 8, 8, NULL, &err), &err);
     uint16_t *x = to_device(NULL, 0);
     if (bt_attention_forward_bf16_cuda(device_plan, &shape, x + 1, x, x, x,
                                        NULL, NULL, &err) != BAUTA_ERR_ARGUMENT)
@@ -484,7 +484,6 @@ static void check_refusals(void)
         FAIL("a negative scale was not refused");
     cudaFree(x);
     bt_cuda_plan_free(device_plan);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
     checks++;
 }

@@ -16,7 +16,7 @@
 
 /* ---- running ----------------------------------------------------------- */
 
-static bool fused; /* in five products, where there is such a kernel */
+static size_t dense = SIZE_MAX; /* see bt_cuda_plan_set_dense() */
 
 /* A problem's tensors are its own; dout is beside it. */
 typedef struct backward {
@@ -97,18 +97,12 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
     const problem *p = &b->p;
     const bauta_attention_shape *a = &p->shape;
     bauta_error err = { 0 };
-    bauta_plan *plan = NULL;
     bt_cuda_plan *device_plan = NULL;
     gradients g = { .delta = NULL };
     size_t out_bytes = rows * a->out_token * 2, lse_bytes = rows * p->heads * 4;
     size_t q_bytes = rows * a->q_token * 2, kv_bytes = p->kv_size * 2;
 
-    need(bt_plan_create(&plan, p->mask, first, rows, tile_rows, &err), &err);
-    need(bt_cuda_plan_create(&device_plan, plan, a, &err), &err);
-    if (fused)
-        bt_cuda_plan_fuse(device_plan);
-    need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
-    bauta_plan_free(plan);
+    device_plan = plan_of(a, true, dense, p->mask, first, rows, tile_rows);
     uint16_t *q = padded_row(p->q + first * a->q_token, q_bytes);
     uint16_t *k = padded_row(p->k, kv_bytes), *v = padded_row(p->v, kv_bytes);
     uint16_t *dout = padded_row(b->dout + first * a->out_token, out_bytes);
@@ -622,24 +616,21 @@ static void check_refusals(void)
 {
     bauta_error err = { 0 };
     bauta_mask *mask = make_causal(8, 8);
-    bauta_plan *plan = NULL;
-    bt_cuda_plan *device_plan = NULL;
     bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
-    need(bt_plan_create(&plan, mask, 0, 8, 8, &err), &err);
-    need(bt_cuda_plan_create(&device_plan, plan, &shape, &err), &err);
+    bt_cuda_plan *device_plan = plan_of(&shape, false, dense, mask, 0, 8, 8);
     uint16_t *x = to_device(NULL, 0);
     if (bt_attention_backward_bf16_cuda(device_plan, &shape, x, x, x, x,
                                         (float *)x, x, x, x, x, NULL,
                                         &err) != BAUTA_ERR_ARGUMENT)
         FAIL("a plan for the forward pass alone was not refused");
-    need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
+    bt_cuda_plan_free(device_plan);
+    device_plan = plan_of(&shape, true, dense, mask, 0, 8, 8);
     if (bt_attention_backward_bf16_cuda(device_plan, &shape, x, x, x, x,
                                         (float *)x, x, x, x + 1, x, NULL,
                                         &err) != BAUTA_ERR_ARGUMENT)
         FAIL("a dk that is not aligned was not refused");
     cudaFree(x);
     bt_cuda_plan_free(device_plan);
-    bauta_plan_free(plan);
     bauta_mask_free(mask);
     checks++;
 }
@@ -682,8 +673,8 @@ int main(int argc, char **argv)
     if (race_head) {
         for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
-        fused = race_head == 128;
-        for (size_t x = 0; fused && x < BT_LEN(kinds); x++)
+        dense = 0;
+        for (size_t x = 0; race_head == 128 && x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
         return check_end();
     }
@@ -693,8 +684,14 @@ int main(int argc, char **argv)
         if (!quick || part[i] == 96)
             check_head(part[i], true);
     check_refusals();
-    fused = true;
+    // All documents by one kernel; then those that are seen by 100 queries on
+    // average, and others by two.
+    dense = 0;
     for (size_t d = 96; d <= 128; d += 32)
         check_head(d, quick);
+    dense = 100;
+    check_head(128, true);
+    for (size_t x = 0; x < 4 && !quick; x++)
+        check_packed(128);
     return check_end();
 }

@@ -15,7 +15,6 @@
 #include "backend/cuda/decode.h"
 #include "backend/cuda/plan.h"
 #include "mask/mask.h"
-#include "mask/plan.h"
 #include "masks.h"
 
 enum { SEQUENCES = 4, CASES = 10000, QUICK = 250 };
@@ -239,11 +238,11 @@ static result run_forward(const problem *p, const bauta_mask *mask, size_t row,
 {
     bauta_error err = { 0 };
     bauta_attention_shape shape = shape_of(p);
-    bauta_plan *plan = NULL;
     bt_cuda_plan *device = NULL;
     size_t width = p->kv_heads * p->d;
-    need(bt_plan_create(&plan, mask, first, rows, tile, &err), &err);
-    need(bt_cuda_plan_create(&device, plan, &shape, &err), &err);
+    need(bt_cuda_plan_create(&device, &shape, false, &err), &err);
+    need(bt_cuda_plan_update(device, mask, first, rows, tile, NULL, &err),
+         &err);
     uint16_t *q = fill(&q_memory, p->q + (row + first) * p->heads * p->d,
                        rows * p->heads * p->d * 2);
     uint16_t *k =
@@ -257,7 +256,6 @@ static result run_forward(const problem *p, const bauta_mask *mask, size_t row,
          &err);
     result_end(p, &r, rows);
     bt_cuda_plan_free(device);
-    bauta_plan_free(plan);
     return r;
 }
 

@@ -39,22 +39,17 @@ enum { Q, K, V, DOUT, OUT, DQ, DK, DV, TENSORS };
 static void run(const problem *p, uint16_t *const *x, float *lse)
 {
     bauta_error err = { 0 };
-    bauta_plan *plan = NULL;
-    bt_cuda_plan *device_plan = NULL;
-    need(bt_plan_create(&plan, p->mask, 0, p->n, bt_cuda_tile_rows(p->d), &err),
-         &err);
-    need(bt_cuda_plan_create(&device_plan, plan, &p->shape, &err), &err);
+    bt_cuda_plan *device_plan =
+        plan_of(&p->shape, true, BT_DENSE_QUERIES, p->mask, 0, p->n, 0);
     need(bt_attention_forward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
                                         x[V], x[OUT], lse, NULL, &err),
          &err);
-    need(bt_cuda_plan_add_backward(device_plan, plan, &err), &err);
     need(bt_attention_backward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
                                          x[V], x[OUT], lse, x[DOUT], x[DQ],
                                          x[DK], x[DV], NULL, &err),
          &err);
     need_cuda(cudaDeviceSynchronize(), p->name);
     bt_cuda_plan_free(device_plan);
-    bauta_plan_free(plan);
 }
 
 static void write_mask(FILE *file, const bauta_mask *mask)

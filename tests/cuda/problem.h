@@ -5,7 +5,6 @@
 #define BT_TEST_CUDA_PROBLEM_H
 
 #include "backend/cuda/cuda.h"
-#include "mask/plan.h"
 #include "masks.h"
 
 /* ---- a problem and its tensors ----------------------------------------- */
@@ -56,6 +55,26 @@ static inline void problem_free(problem *p)
     free(p->q);
     free(p->k);
     free(p->v);
+}
+
+/* A plan of rows [first, first + rows) of a mask. It was one of another mask
+ * before: an update leaves nothing behind. */
+static inline bt_cuda_plan *plan_of(const bauta_attention_shape *shape,
+                                    bool backward, size_t dense,
+                                    const bauta_mask *mask, size_t first,
+                                    size_t rows, size_t tile_rows)
+{
+    bauta_error err = { 0 };
+    bauta_mask *other = NULL;
+    bt_cuda_plan *plan = NULL;
+    need(bt_cuda_plan_create(&plan, shape, backward, &err), &err);
+    bt_cuda_plan_set_dense(plan, dense);
+    need(bauta_mask_window(&other, 150, 170, 40, &err), &err);
+    need(bt_cuda_plan_update(plan, other, 3, 140, 0, NULL, &err), &err);
+    bauta_mask_free(other);
+    need(bt_cuda_plan_update(plan, mask, first, rows, tile_rows, NULL, &err),
+         &err);
+    return plan;
 }
 
 /* ---- the cases --------------------------------------------------------- */

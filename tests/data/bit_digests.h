@@ -41,6 +41,18 @@ static const recorded recorded_digests[] = {
     { "bart",
       { 0x00c7ac5b29d58c0b, 0xb8c5c6524f909788, 0x17b14acf2133c85b,
         0x6ba91c2bac8f5a82, 0xc59c9ada4f2ef180, 0x0e08fae05bf2bff3 } },
+    { "t5",
+      { 0xcdd1c81f15e27ce4, 0x937e989f2e9716b4, 0xe71d5c270211f37f,
+        0xd735c770a2d9b272, 0xa77e1f63e7457388, 0xbe0138c2c1fcd7d1 } },
+    { "gemma2",
+      { 0x7797f85fda9c2735, 0x37dbaca353bf5f31, 0xfda2c403d23a3cc3,
+        0x46632560e5c9f70d, 0x52498cc78d82d655, 0xa1407f33f7e21925 } },
+    { "gemma3_text",
+      { 0xd5ec4b094f44770b, 0x994950b31f553047, 0x81fc87cec7084eba,
+        0xe46df5a4fcb3a4fa, 0xf953aea6257e7f81, 0xd00e98863882caf2 } },
+    { "mpt",
+      { 0x9ca42309d1c6fe54, 0xe775a878fed801d8, 0x213f381ab192399f,
+        0xd009aabf9935ddbd, 0x3d747181742cb3b3, 0x02ac5ecf028dd987 } },
 };
 
 #endif

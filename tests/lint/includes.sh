@@ -10,6 +10,7 @@ cd "$1"
 # Top to bottom: a folder may include headers of itself and of lower lines.
 # Folders on one line do not include each other.
 layers="audit
+series
 train decode
 data model draw score
 text

@@ -35,7 +35,7 @@ for file in $(git ls-files 'src/*.c' 'src/*.h' | sed 's|.*/||' | sort | uniq -d)
 done
 
 # Retired names stay retired.
-if git ls-files -- src include cli lab tests fuzz bench examples docs tools \
+if git ls-files -- src include cli server lab tests fuzz bench examples docs tools \
     README.md CONTRIBUTING.md CMakeLists.txt |
     grep -vE "^$here/retired.txt$|^docs/migrating.md$" |
     xargs grep -nwF -f "$here/retired.txt"; then

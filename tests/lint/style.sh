@@ -43,12 +43,13 @@ lines)
     fi
     # JSON, SVG and the like are written by printf in the program, which is
     # right as long as nothing sets the locale.
-    if files 'src/*.c' 'cli/*.c' 'lab/*.c' | xargs grep -nE '(set|use)locale'; then
+    if files 'src/*.c' 'cli/*.c' 'server/*.c' 'lab/*.c' |
+        xargs grep -nE '(set|use)locale'; then
         echo "a decimal comma could get into what is written"
         failed=1
     fi
     # Faults for tests are injected by the linker, see tests/fault_injection.h.
-    if files 'src/*' 'include/*' 'cli/*' 'lab/*' |
+    if files 'src/*' 'include/*' 'cli/*' 'server/*' 'lab/*' |
         xargs grep -niE 'plant|fault_inject|__(wrap|real)_'; then
         echo "bugs that a test turns on belong in tests/fault_injection.c"
         failed=1

@@ -26,11 +26,10 @@
 #define bt_request_start slow_request_start
 #define bt_request_open_beams slow_request_open_beams
 #define bt_request_ends slow_request_ends
-#define bt_request_sample slow_request_sample
+#define bt_request_history slow_request_history
 #define bt_request_apply slow_request_apply
 #define bt_generate_options_check slow_generate_options_check
 #define bt_generator_schedule slow_generator_schedule
-#define bt_generator_reserve_scratch slow_generator_reserve_scratch
 #define bt_generator_replace_block slow_generator_replace_block
 #define bt_generator_cache_prefix slow_generator_cache_prefix
 #define bt_generator_evict_prefix slow_generator_evict_prefix

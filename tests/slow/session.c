@@ -4,6 +4,7 @@
  * equal it to the bit; rename.h lets both live in one program. */
 #include "decode/session.h"
 
+#include "backend/backend.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -220,6 +221,15 @@ static bauta_status forward_all(const bt_sequence *s, const uint32_t *ids,
     return status;
 }
 
+/* Where the logits of an input go, in host memory; NULL: nowhere. */
+static float *logits_of(const bt_decode_input *input)
+{
+    if (!input->logits_tensor)
+        return input->logits;
+    bt_tensor row = bt_tensor_rows(input->logits_tensor, input->logits_row, 1);
+    return bt_tensor_host(&row);
+}
+
 static bauta_status append_one(const bt_decode_input *input, uint32_t **out,
                                bauta_error *err)
 {
@@ -233,8 +243,8 @@ static bauta_status append_one(const bt_decode_input *input, uint32_t **out,
     if (s->count)
         memcpy(ids, s->ids, s->count * sizeof(*ids));
     memcpy(ids + s->count, input->ids, input->count * sizeof(*ids));
-    if (input->logits)
-        status = forward_all(s, ids, count, input->logits, err);
+    if (logits_of(input))
+        status = forward_all(s, ids, count, logits_of(input), err);
     return status;
 }
 

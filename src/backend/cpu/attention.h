@@ -4,19 +4,43 @@
 #ifndef BT_CPU_ATTENTION_H
 #define BT_CPU_ATTENTION_H
 
-#include "backend/cpu/attention_shape.h"
-#include "backend/cpu/block_table.h"
+#include "backend/block_table.h"
+#include "backend/cpu/attention_bias.h"
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels/lanes.h"
 #include "base/size.h"
-#include "mask/plan.h"
+#include "mask/decode_plan.h"
+
+/* A plan of a whole batch is built from its mask; one of a decoding step from
+ * the spans of its rows, in memory that is kept. */
+typedef struct bt_cpu_plan {
+    bt_attention_plan base;
+    bauta_plan *batch; /* NULL: decode has the plan */
+    bt_decode_plan decode;
+} bt_cpu_plan;
+
+/* The layout of a page: for each key head its keys, transposed, then its values
+ * in panels of columns.
+ *
+ *     head 0: kt (head_dim, 64), v (64 * value_pad);  head 1: ... */
+static inline float *bt_kv_page_data(const bt_kv_page *page)
+{
+    return (float *)((char *)page->buffer->memory + page->offset);
+}
+
+/* Floats of one key head in a page: keys and values. */
+static inline size_t bt_kv_page_head(const bt_attention_shape *shape)
+{
+    return (shape->head_dim + shape->value_pad) * BT_BLOCK;
+}
 
 /* Keys and values of all key heads in blocks of 64, as the kernels read them:
  * in pages, one for each block of the plan; or, if pages is NULL, in
  * kt (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
  * the values in panels of columns. */
 typedef struct bt_packed_kv {
-    bt_kv_page *const *pages; /* only those of visited blocks are read */
+    bt_kv_page *const
+        *pages; /* of the backend CPU; only those of visited blocks are read */
     float *kt, *v;
     size_t blocks; /* per head */
 } bt_packed_kv;
@@ -26,7 +50,7 @@ static inline float *bt_packed_kv_keys(const bt_packed_kv *p,
                                        size_t kv_head, size_t block)
 {
     if (p->pages)
-        return p->pages[block]->data + kv_head * bt_kv_page_head(s);
+        return bt_kv_page_data(p->pages[block]) + kv_head * bt_kv_page_head(s);
     return p->kt + (kv_head * p->blocks + block) * s->head_dim * BT_BLOCK;
 }
 
@@ -68,21 +92,22 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
 /* Masked attention. lse may be NULL. Strides of what is written must not
  * overlap (attention_shape.h). Fails only when there is no memory for the
  * workspace. */
-bauta_status bt_attention_forward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+bauta_status bt_attention_forward_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                       const bt_attention_shape *shape,
                                       const float *q, const float *k,
                                       const float *v, float *out, float *lse,
                                       bauta_error *err);
-bauta_status
-bt_attention_backward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
-                          const bt_attention_shape *shape, const float *q,
-                          const float *k, const float *v, const float *out,
-                          const float *lse, const float *dout, float *dq,
-                          float *dk, float *dv, bauta_error *err);
+bauta_status bt_attention_backward_cpu(bt_cpu *cpu, const bauta_plan *plan,
+                                       const bt_attention_shape *shape,
+                                       const float *q, const float *k,
+                                       const float *v, const float *out,
+                                       const float *lse, const float *dout,
+                                       float *dq, float *dk, float *dv,
+                                       bauta_error *err);
 
 /* Attention over pages, one for each block of the plan, in the same order.
  * Pages of blocks that are not visited may be NULL. */
-bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                     const bt_attention_shape *shape,
                                     const float *q, bt_kv_page *const *pages,
                                     float *out, float *lse, bauta_error *err);

@@ -28,6 +28,8 @@ typedef struct backward_scratch {
     float *kt, *k, *vt; /* the block */
     float *dk, *dv;
     float *p, *ds; /* (tile rows, 64) */
+    float *raw;    /* the same, if there is a softcap */
+    bt_bias_scratch bias;
 } backward_scratch;
 
 typedef struct backward {
@@ -36,8 +38,12 @@ typedef struct backward {
     const bt_kernels *kernels;
     const float *q, *k, *v, *out, *lse, *dout;
     float *dq, *dk, *dv;
-    bool overlap; /* two grids share keys: then a task is a whole key head */
-    size_t head_group; /* key heads whose blocks are interleaved */
+    bool overlap; /* two grids share keys */
+    bool biased;  /* whether there are score terms */
+    bt_cpu_bias bias;
+    size_t heads_per_task; /* key heads whose blocks are all one task; 0: a task
+                              is one block */
+    size_t head_group;     /* key heads whose blocks are interleaved */
     int threads;
 
     /* Packed, (heads, rows, ...): */
@@ -61,6 +67,8 @@ static void backward_prepare(backward *b, bt_arena *arena, int threads)
     b->rows_delta = bt_arena_alloc(arena, rows, sizeof(float));
     b->turn = bt_arena_alloc(arena, bt_size_mul(s->heads, plan->tile_count),
                              sizeof(bt_progress));
+    if (b->biased)
+        bt_cpu_bias_prepare(&b->bias, plan, s, true, arena);
     b->scratch =
         bt_arena_alloc(arena, (size_t)threads, sizeof(backward_scratch));
     for (int i = 0; i < threads; i++) {
@@ -73,6 +81,10 @@ static void backward_prepare(backward *b, bt_arena *arena, int threads)
             .p = bt_arena_alloc(arena, tile, sizeof(float)),
             .ds = bt_arena_alloc(arena, tile, sizeof(float)),
         };
+        if (s->bias.softcap != 0.0f)
+            scratch.raw = bt_arena_alloc(arena, tile, sizeof(float));
+        if (b->biased)
+            scratch.bias = bt_cpu_bias_scratch(s, BT_TILE_ROWS_MAX, arena);
         if (b->scratch)
             b->scratch[i] = scratch;
     }
@@ -111,7 +123,7 @@ static void rows_begin(backward *b, size_t head, const bt_tile *tile)
 {
     const bt_attention_shape *s = &b->shape;
     size_t at = head * b->plan->rows + tile->row; // first packed row
-    float factor = (float)((double)s->scale * BT_LOG2E);
+    float factor = bt_cpu_bias_query_factor(s);
     size_t out_at = tile->row * s->out.token + head * s->out.head;
     bt_rows_copy(b->rows_q + at * s->head_pad, s->head_pad,
                  b->q + tile->row * s->q.token + head * s->q.head, s->q.token,
@@ -170,9 +182,22 @@ static unsigned block_rank(const bauta_plan *plan, const bt_tile *tile,
     return (unsigned)rank;
 }
 
+/* The kernel, with the biases of the step and their gradients. */
+static void step_run(const backward *b, bt_attention_grad *grad,
+                     const bt_tile *tile, size_t head, size_t block,
+                     const backward_scratch *x)
+{
+    if (b->biased)
+        bt_cpu_bias_lines(&b->bias, &x->bias, tile, head, block, 0);
+    b->kernels->attention_backward(grad);
+    if (b->bias.sums || b->shape.bias.dtensor)
+        bt_cpu_bias_grad(&b->bias, tile, head, block, x->raw ? x->raw : x->ds,
+                         grad->words);
+}
+
 /* One step: this block and one tile of one head, after waiting for its turn. */
 static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
-                      size_t index, size_t block)
+                      size_t index, size_t block, const backward_scratch *x)
 {
     const bt_attention_shape *s = &b->shape;
     const bt_tile *tile = &b->plan->tiles[index];
@@ -188,7 +213,7 @@ static void tile_step(backward *b, bt_attention_grad *grad, size_t head,
     bt_progress_wait(turn, rank);
     if (rank == 0)
         rows_begin(b, head, tile);
-    b->kernels->attention_backward(grad);
+    step_run(b, grad, tile, head, block, x);
     if (rank + 1 == tile->visits)
         rows_end(b, head, tile);
     bt_progress_set(turn, rank + 1);
@@ -227,7 +252,7 @@ static void block_end(const backward *b, size_t kv_head,
     for (size_t j = 0; j < block->keys; j++) {
         size_t key = block->key + j;
         key_end(b->dk + key * s->k.token + kv_head * s->k.head,
-                x->dk + j * s->head_pad, s->head_dim, (float)BT_LN2,
+                x->dk + j * s->head_pad, s->head_dim, bt_cpu_bias_key_factor(s),
                 b->overlap);
         key_end(b->dv + key * s->v.token + kv_head * s->v.head,
                 x->dv + j * s->value_pad, s->value_dim, 1.0f, b->overlap);
@@ -236,7 +261,7 @@ static void block_end(const backward *b, size_t kv_head,
 
 /* The steps of a block, head by head, in tile order. */
 static void block_steps(backward *b, size_t kv_head, size_t index,
-                        bt_attention_grad *grad)
+                        bt_attention_grad *grad, const backward_scratch *x)
 {
     const bauta_plan *plan = b->plan;
     const bt_key_block *block = &plan->blocks[index];
@@ -248,7 +273,7 @@ static void block_steps(backward *b, size_t kv_head, size_t index,
             if (visit->words != BT_FULL)
                 grad->words = plan->words + visit->words;
             for (size_t t = 0; t < visit->count; t++)
-                tile_step(b, grad, h, visit->first + t, index);
+                tile_step(b, grad, h, visit->first + t, index, x);
         }
 }
 
@@ -271,9 +296,11 @@ static void block_run(backward *b, size_t kv_head, size_t index,
                                .dv = x->dv,
                                .p = x->p,
                                .ds = x->ds,
-                               .prefetch = prefetch };
+                               .prefetch = prefetch,
+                               .terms = b->biased ? &x->bias.terms : NULL,
+                               .raw = x->raw };
     block_begin(b, kv_head, block, x);
-    block_steps(b, kv_head, index, &grad);
+    block_steps(b, kv_head, index, &grad, x);
     block_end(b, kv_head, block, x);
 }
 
@@ -345,9 +372,11 @@ static void block_task(void *job, size_t task, int thread)
     size_t kv_head, block;
     size_t next = task + (size_t)b->threads;
     bt_prefetch prefetch = { .parts = 0 };
-    if (b->overlap) {
-        for (block = 0; block < b->plan->block_count; block++)
-            block_run(b, task, block, NULL, thread);
+    if (b->heads_per_task) {
+        for (kv_head = task * b->heads_per_task;
+             kv_head < (task + 1) * b->heads_per_task; kv_head++)
+            for (block = 0; block < b->plan->block_count; block++)
+                block_run(b, kv_head, block, NULL, thread);
         return;
     }
     if (next < b->plan->block_count * b->shape.kv_heads) {
@@ -389,12 +418,24 @@ static void keys_begin(const backward *b)
     keys_zero(b, done, b->plan->keys);
 }
 
-bauta_status
-bt_attention_backward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
-                          const bt_attention_shape *shape, const float *q,
-                          const float *k, const float *v, const float *out,
-                          const float *lse, const float *dout, float *dq,
-                          float *dk, float *dv, bauta_error *err)
+/* Key heads that one task takes as a whole, see `backward`: if two grids share
+ * keys, and for the gradient of a bias tensor, to which blocks, and without a
+ * stride also heads, may add in the same place. */
+static size_t heads_per_task_of(const backward *b)
+{
+    const bauta_attention_bias *bias = &b->shape.bias;
+    if (bias->dtensor && bias->tensor_head == 0)
+        return b->shape.kv_heads;
+    return b->overlap || bias->dtensor ? 1 : 0;
+}
+
+bauta_status bt_attention_backward_cpu(bt_cpu *cpu, const bauta_plan *plan,
+                                       const bt_attention_shape *shape,
+                                       const float *q, const float *k,
+                                       const float *v, const float *out,
+                                       const float *lse, const float *dout,
+                                       float *dq, float *dk, float *dv,
+                                       bauta_error *err)
 {
     backward b = { .plan = plan,
                    .shape = *shape,
@@ -409,21 +450,25 @@ bt_attention_backward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
                    .dk = dk,
                    .dv = dv,
                    .overlap = grids_overlap(plan),
-                   .head_group = 2 * (size_t)cpu->threads,
-                   .threads = cpu->threads };
+                   .head_group = 2 * (size_t)bt_cpu_threads(cpu),
+                   .threads = bt_cpu_threads(cpu),
+                   .biased = bt_attention_biased(shape) };
+    b.heads_per_task = heads_per_task_of(&b);
     bt_arena measure = { NULL, 0, 0 };
-    backward_prepare(&b, &measure, cpu->threads);
-    if (bt_arena_reserve(cpu->workspace, measure.used))
+    backward_prepare(&b, &measure, bt_cpu_threads(cpu));
+    if (bt_arena_reserve(&cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention_backward",
                               measure.used);
-    backward_prepare(&b, cpu->workspace, cpu->threads);
+    backward_prepare(&b, &cpu->workspace, bt_cpu_threads(cpu));
     memset(b.turn, 0, b.shape.heads * plan->tile_count * sizeof(*b.turn));
     keys_begin(&b);
     for (size_t t = 0; t < plan->tile_count; t++)
         if (!plan->tiles[t].visits)
             rows_zero(&b, &plan->tiles[t]);
-    bt_parallel_for(cpu->threads,
-                    b.shape.kv_heads * (b.overlap ? 1 : plan->block_count),
-                    block_task, &b);
+    size_t tasks = b.heads_per_task ? b.shape.kv_heads / b.heads_per_task
+                                    : b.shape.kv_heads * plan->block_count;
+    bt_parallel_for(cpu->pool, tasks, block_task, &b);
+    if (b.biased)
+        bt_cpu_bias_finish(&b.bias);
     return BAUTA_OK;
 }

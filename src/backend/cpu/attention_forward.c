@@ -38,6 +38,7 @@ typedef struct kv_source {
 typedef struct forward_scratch {
     float *q, *m, *l, *o, *p;
     uint64_t *words;
+    bt_bias_scratch bias;
 } forward_scratch;
 
 typedef struct forward {
@@ -48,8 +49,12 @@ typedef struct forward {
     kv_source *source; /* NULL: keys and values are in pages */
     bt_packed_kv packed;
     float *out, *lse; /* lse may be NULL */
+    bool biased;      /* whether there are score terms */
+    bt_cpu_bias bias;
     int threads;
+    bool prefetches;          /* whether a task prefetches for another */
     size_t heads_per_step;    /* heads of a group that share a step */
+    size_t group_steps;       /* steps of a group: its heads / heads_per_step */
     forward_scratch *scratch; /* (threads) */
 } forward;
 
@@ -77,7 +82,11 @@ static void forward_prepare(forward *f, bt_arena *arena, int threads)
     const bt_attention_shape *s = &f->shape;
     size_t rows = tile_rows_max(f->plan);
     f->heads_per_step = heads_per_step_of(s, rows);
+    f->group_steps = s->group / f->heads_per_step;
     size_t lines = rows * f->heads_per_step;
+    f->biased = bt_attention_biased(s);
+    if (f->biased)
+        bt_cpu_bias_prepare(&f->bias, f->plan, s, false, arena);
     f->scratch =
         bt_arena_alloc(arena, (size_t)threads, sizeof(forward_scratch));
     for (int i = 0; i < threads; i++) {
@@ -89,6 +98,8 @@ static void forward_prepare(forward *f, bt_arena *arena, int threads)
             .p = bt_arena_alloc(arena, lines * BT_BLOCK, sizeof(float)),
             .words = bt_arena_alloc(arena, lines, sizeof(uint64_t)),
         };
+        if (f->biased)
+            scratch.bias = bt_cpu_bias_scratch(s, lines, arena);
         if (f->scratch)
             f->scratch[i] = scratch;
     }
@@ -100,7 +111,7 @@ static void lines_begin(const forward *f, const bt_tile *tile, size_t head,
 {
     const bt_attention_shape *s = &f->shape;
     size_t lines = tile->rows * f->heads_per_step;
-    float factor = (float)((double)s->scale * BT_LOG2E);
+    float factor = bt_cpu_bias_query_factor(s);
     for (size_t h = 0; h < f->heads_per_step; h++)
         bt_rows_copy(x->q + h * tile->rows * s->head_pad, s->head_pad,
                      f->q + tile->row * s->q.token + (head + h) * s->q.head,
@@ -202,7 +213,7 @@ static void block_wait(const forward *f, size_t kv_head, size_t index)
 
 static size_t task_count(const forward *f)
 {
-    return f->plan->tile_count * f->shape.heads / f->heads_per_step;
+    return f->plan->tile_count * f->shape.kv_heads * f->group_steps;
 }
 
 /* The heads and the tile of a task. As many key heads as there are threads are
@@ -212,7 +223,11 @@ static size_t task_count(const forward *f)
 static const bt_tile *task_tile(const forward *f, size_t task, size_t *head)
 {
     size_t tiles = f->plan->tile_count;
-    size_t steps = f->shape.group / f->heads_per_step; // per key head and tile
+    size_t steps = f->group_steps; // per key head and tile
+    if (tiles * steps == 1) { // without divisions, which take longer than some
+        *head = task * f->shape.group; // tasks of decoding
+        return f->plan->tiles;
+    }
     size_t group = bt_size_min((size_t)f->threads, f->shape.kv_heads);
     size_t first = task / (tiles * steps * group) * group; // key head
     size_t width = bt_size_min(group, f->shape.kv_heads - first);
@@ -292,10 +307,20 @@ static const float *next_keys(const forward *f, const bt_tile *tile,
     return bt_packed_kv_keys(&f->packed, &f->shape, slot, tile->grid + block);
 }
 
-static void tile_run(const forward *f, const bt_tile *tile, size_t kv_head,
+/* The biases of all lines for a block. */
+static void lines_bias(const forward *f, const bt_tile *tile, size_t head,
+                       size_t block, const forward_scratch *x)
+{
+    for (size_t h = 0; h < f->heads_per_step && f->biased; h++)
+        bt_cpu_bias_lines(&f->bias, &x->bias, tile, head + h, block,
+                          h * tile->rows);
+}
+
+static void tile_run(const forward *f, const bt_tile *tile, size_t head,
                      const forward_scratch *x, bt_prefetch *prefetch)
 {
     const bt_attention_shape *s = &f->shape;
+    size_t kv_head = head / s->group;
     bt_attention_step step = { .rows = tile->rows * f->heads_per_step,
                                .head_dim = s->head_dim,
                                .head_pad = s->head_pad,
@@ -305,7 +330,8 @@ static void tile_run(const forward *f, const bt_tile *tile, size_t kv_head,
                                .l = x->l,
                                .o = x->o,
                                .p = x->p,
-                               .prefetch = prefetch };
+                               .prefetch = prefetch,
+                               .terms = f->biased ? &x->bias.terms : NULL };
     size_t slot = slot_of(f, kv_head);
     for (size_t i = tile->run; i < tile->run + tile->runs; i++) {
         const bt_block_run *run = &f->plan->runs[i];
@@ -318,6 +344,7 @@ static void tile_run(const forward *f, const bt_tile *tile, size_t kv_head,
             step.kt = bt_packed_kv_keys(&f->packed, s, slot, block);
             step.v = bt_packed_kv_values(&f->packed, s, slot, block);
             step.next = next_keys(f, tile, slot, i, k);
+            lines_bias(f, tile, head, block, x);
             if (words)
                 step.words = lines_words(f, tile, words + k * tile->rows, x);
             f->kernels->attention_forward(&step);
@@ -331,27 +358,37 @@ static void slot_wait(const forward *f, size_t kv_head)
 {
     if (!f->source || kv_head < f->source->slots)
         return;
-    size_t tasks = f->plan->tile_count * (f->shape.group / f->heads_per_step);
+    size_t tasks = f->plan->tile_count * f->group_steps;
     bt_progress_wait(&f->source->finished[kv_head - f->source->slots],
                      (unsigned)tasks);
+}
+
+/* Prefetch for the task that follows on this thread while this one runs. */
+static void prefetch_begin(const forward *f, size_t task, const bt_tile *tile,
+                           bt_prefetch *prefetch)
+{
+    size_t next = task + (size_t)f->threads;
+    bt_prefetch_init(prefetch);
+    if (next < task_count(f))
+        task_prefetch(f, next, prefetch);
+    // Each step prefetches twice for every strip of six rows.
+    size_t calls = tile->visits * (tile->rows * f->heads_per_step / 3 + 1) + 1;
+    prefetch->pace = prefetch->total / calls + 1;
 }
 
 static void forward_task(void *job, size_t task, int thread)
 {
     const forward *f = job;
-    size_t head, next = task + (size_t)f->threads;
+    size_t head;
     const bt_tile *tile = task_tile(f, task, &head);
     const forward_scratch *x = &f->scratch[thread];
     size_t kv_head = head / f->shape.group;
-    bt_prefetch prefetch = { .parts = 0 };
-    if (next < task_count(f))
-        task_prefetch(f, next, &prefetch);
-    // Each step prefetches twice for every strip of six rows.
-    size_t calls = tile->visits * (tile->rows * f->heads_per_step / 3 + 1) + 1;
-    prefetch.pace = prefetch.total / calls + 1;
+    bt_prefetch prefetch;
+    if (f->prefetches)
+        prefetch_begin(f, task, tile, &prefetch);
     slot_wait(f, kv_head);
     lines_begin(f, tile, head, x);
-    tile_run(f, tile, kv_head, x, &prefetch);
+    tile_run(f, tile, head, x, f->prefetches ? &prefetch : NULL);
     for (size_t h = 0; h < f->heads_per_step; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
@@ -359,10 +396,10 @@ static void forward_task(void *job, size_t task, int thread)
         bt_progress_increment(&f->source->finished[kv_head]);
 }
 
-static void forward_run(forward *f, int threads)
+static void forward_run(forward *f, bt_thread_pool *pool)
 {
-    f->threads = threads;
-    bt_parallel_for(threads, task_count(f), forward_task, f);
+    f->threads = bt_thread_pool_threads(pool);
+    bt_parallel_for(pool, task_count(f), forward_task, f);
 }
 
 /* ---- Plain keys and values --------------------------------------------- */
@@ -387,38 +424,40 @@ static void source_prepare(forward *f, bt_arena *arena)
     memset(source->finished, 0, s->kv_heads * sizeof(bt_progress));
 }
 
-bauta_status bt_attention_forward_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+bauta_status bt_attention_forward_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                       const bt_attention_shape *shape,
                                       const float *q, const float *k,
                                       const float *v, float *out, float *lse,
                                       bauta_error *err)
 {
-    kv_source source = { .k = k,
-                         .v = v,
-                         .slots = bt_size_min(shape->kv_heads,
-                                              2 * (size_t)cpu->threads) };
+    kv_source source = {
+        .k = k,
+        .v = v,
+        .slots = bt_size_min(shape->kv_heads, 2 * (size_t)bt_cpu_threads(cpu))
+    };
     forward f = { .plan = plan,
                   .shape = *shape,
                   .kernels = cpu->kernels,
                   .q = q,
                   .source = &source,
                   .out = out,
-                  .lse = lse };
+                  .lse = lse,
+                  .prefetches = true };
     bt_arena measure = { NULL, 0, 0 };
     source_prepare(&f, &measure);
-    forward_prepare(&f, &measure, cpu->threads);
-    if (bt_arena_reserve(cpu->workspace, measure.used))
+    forward_prepare(&f, &measure, bt_cpu_threads(cpu));
+    if (bt_arena_reserve(&cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention_forward",
                               measure.used);
-    source_prepare(&f, cpu->workspace);
-    forward_prepare(&f, cpu->workspace, cpu->threads);
-    forward_run(&f, cpu->threads);
+    source_prepare(&f, &cpu->workspace);
+    forward_prepare(&f, &cpu->workspace, bt_cpu_threads(cpu));
+    forward_run(&f, cpu->pool);
     return BAUTA_OK;
 }
 
 /* ---- Keys and values in pages ------------------------------------------ */
 
-bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
+bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                     const bt_attention_shape *shape,
                                     const float *q, bt_kv_page *const *pages,
                                     float *out, float *lse, bauta_error *err)
@@ -432,12 +471,14 @@ bauta_status bt_attention_paged_cpu(const bt_cpu *cpu, const bauta_plan *plan,
                   .lse = lse };
     uint64_t work = plan->pairs * shape->heads;
     bool small = work * (shape->head_dim + shape->value_dim) < SMALL_ATTENTION;
-    int threads = small ? 1 : cpu->threads;
+    bt_thread_pool *pool = small ? NULL : cpu->pool;
+    f.prefetches = !small;
+    int threads = bt_thread_pool_threads(pool);
     bt_arena measure = { NULL, 0, 0 };
     forward_prepare(&f, &measure, threads);
-    if (bt_arena_reserve(cpu->workspace, measure.used))
+    if (bt_arena_reserve(&cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention", measure.used);
-    forward_prepare(&f, cpu->workspace, threads);
-    forward_run(&f, threads);
+    forward_prepare(&f, &cpu->workspace, threads);
+    forward_run(&f, pool);
     return BAUTA_OK;
 }

@@ -1,15 +1,84 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* cpu.h - what a computation on the CPU needs from its caller. */
+/* cpu.h - the backend of the CPU.
+ *
+ * Each operation of the table has a file here: it divides the work into tasks
+ * and calls the kernels (kernels/kernels.h) on threads. Tasks are ranges of
+ * rows (or of columns, where rows are summed), so threads change no bit. */
 #ifndef BT_CPU_H
 #define BT_CPU_H
 
+#include "backend/backend.h"
 #include "backend/cpu/kernels/kernels.h"
 #include "base/memory.h"
+#include "base/thread_pool.h"
 
+/* What a computation needs. */
 typedef struct bt_cpu {
     const bt_kernels *kernels;
-    int threads;
-    bt_arena *workspace; /* emptied by every call; grows to the largest need */
+    bt_thread_pool *pool; /* NULL: the calling thread alone */
+    bt_arena workspace;   /* emptied by every call; grows to the largest need */
+    bt_arena pages;       /* list of pages of an attention */
 } bt_cpu;
+
+typedef struct bt_cpu_stream {
+    bt_stream base;
+    bt_cpu cpu;
+} bt_cpu_stream;
+
+/* The pool must outlive the stream. */
+bauta_status bt_cpu_stream_create(bt_stream **out, const bt_kernels *kernels,
+                                  bt_thread_pool *pool, bauta_error *err);
+
+static inline bt_cpu *bt_cpu_of(bt_stream *stream)
+{
+    return &((bt_cpu_stream *)stream)->cpu;
+}
+
+static inline int bt_cpu_threads(const bt_cpu *cpu)
+{
+    return bt_thread_pool_threads(cpu->pool);
+}
+
+/* ---- For operations ---------------------------------------------------- */
+
+/* The address of a tensor's first element; NULL for NULL. */
+static inline void *bt_cpu_data(const bt_tensor *t)
+{
+    return t ? (char *)t->buffer->memory + t->offset * bt_dtype_size(t->dtype)
+             : NULL;
+}
+
+static inline float *bt_cpu_f32(const bt_tensor *t)
+{
+    return t ? (float *)t->buffer->memory + t->offset : NULL;
+}
+
+/* BAUTA_OK if all tensors that are not NULL are float32, or packed, and in host
+ * memory. */
+bauta_status bt_cpu_check(const bt_stream *stream, bt_op op,
+                          const bt_tensor *const *tensors, size_t count,
+                          bauta_error *err);
+#define BT_CPU_CHECK(stream, op, err, ...)                           \
+    do {                                                             \
+        const bt_tensor *const checked[] = { __VA_ARGS__ };          \
+        bauta_status checked_status =                                \
+            bt_cpu_check(stream, BT_OP_##op, checked,                \
+                         sizeof(checked) / sizeof(checked[0]), err); \
+        if (checked_status)                                          \
+            return checked_status;                                   \
+    } while (0)
+
+/* The operations, each in the file of its name. */
+#define BT_CPU_OP(name)         \
+    bauta_status bt_cpu_##name( \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *err);
+BT_OP_MAP(BT_CPU_OP)
+
+/* Plans and pages, see attention.c and kv_pages.c. */
+bauta_status bt_cpu_plan_build(bt_stream *stream, bt_attention_plan **plan,
+                               const bt_batch_mask *mask, bt_plan_use use,
+                               bauta_error *err);
+void bt_cpu_plan_free(bt_attention_plan *plan);
+size_t bt_cpu_kv_page_bytes(const bt_attention_shape *shape, bauta_dtype dtype);
 
 #endif

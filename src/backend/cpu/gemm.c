@@ -33,6 +33,7 @@ enum {
 typedef struct product {
     const bt_gemm *gemm;
     const bt_kernels *kernels;
+    bt_thread_pool *pool;
     int threads;
     size_t rows, depth;  /* of a block of A, at most */
     size_t panel_depth;  /* range of k for which a B panel is packed */
@@ -42,7 +43,6 @@ typedef struct product {
     size_t row_tasks;   /* tasks that share a panel of columns */
     size_t pack_tasks;  /* the first tasks, which pack A */
     bt_progress packed; /* how many of them are done */
-    size_t stripe;      /* columns in a task of the direct product */
     float *a;           /* (ranges of k, panels, panel_depth, tile rows) */
     float *b;           /* (threads, panel_depth, tile columns) */
 } product;
@@ -52,12 +52,22 @@ static size_t ceil_div(size_t a, size_t b)
     return a / b + (a % b != 0);
 }
 
+/* The threads that pay for so many multiply-adds. */
+static bt_thread_pool *pool_for(const bt_cpu *cpu, size_t work)
+{
+    return work < SMALL_PRODUCT ? NULL : cpu->pool;
+}
+
 /* ---- Few rows ---------------------------------------------------------- */
 
 /* Products in one parallel loop, their stripes numbered consecutively. */
 typedef struct direct {
-    const product *products;
-    size_t ends[BT_GEMM_GROUP_MAX]; /* of their stripes */
+    const bt_kernels *kernels;
+    const bt_gemm *gemms;
+    struct {
+        size_t columns; /* of a stripe */
+        size_t end;     /* of the stripes of this product */
+    } cuts[BT_GEMM_GROUP_MAX];
 } direct;
 
 static void run_stripe(void *job, size_t task, int thread)
@@ -65,41 +75,44 @@ static void run_stripe(void *job, size_t task, int thread)
     (void)thread;
     const direct *d = job;
     size_t i = 0;
-    while (task >= d->ends[i])
+    while (task >= d->cuts[i].end)
         i++;
-    const product *p = &d->products[i];
-    size_t first = (i ? task - d->ends[i - 1] : task) * p->stripe;
-    p->kernels->gemm_columns(p->gemm, first,
-                             bt_size_min(p->stripe, p->gemm->n - first));
+    size_t stripe = d->cuts[i].columns;
+    size_t first = (i ? task - d->cuts[i - 1].end : task) * stripe;
+    d->kernels->gemm_columns(&d->gemms[i], first,
+                             bt_size_min(stripe, d->gemms[i].n - first));
 }
 
 /* Stripes are whole cache lines, and wide, because long pieces of B are read
  * faster; packed weights are read sequentially whatever the width. If there are
  * enough columns each thread gets several stripes, so that a thread that loses
  * its core does not delay the others. */
-static void cut_stripes(product *p)
+static size_t stripe_columns(const bt_gemm *gemm, size_t threads)
 {
-    size_t n = p->gemm->n, threads = (size_t)p->threads;
-    size_t share = ceil_div(n, threads);
-    size_t wanted =
-        bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS));
-    if (p->gemm->packed)
-        wanted = PACKED_STRIPE;
-    p->stripe = p->threads == 1   ? n
-                : p->gemm->packed ? wanted
-                                  : bt_size_round(wanted, 64);
+    size_t share = ceil_div(gemm->n, threads);
+    if (gemm->packed)
+        return PACKED_STRIPE;
+    return bt_size_round(
+        bt_size_max(ceil_div(share, 4), bt_size_min(share, STRIPE_COLUMNS)),
+        64);
 }
 
-static void run_direct(product *products, size_t count)
+static void run_direct(const bt_cpu *cpu, const bt_gemm *gemms, size_t count,
+                       size_t work)
 {
-    direct d = { .products = products };
-    size_t stripes = 0;
+    bt_thread_pool *pool = pool_for(cpu, work);
+    size_t threads = (size_t)bt_thread_pool_threads(pool), stripes = 0;
+    for (size_t i = 0; i < count && threads == 1; i++)
+        cpu->kernels->gemm_columns(&gemms[i], 0, gemms[i].n);
+    if (threads == 1)
+        return;
+    direct d = { .kernels = cpu->kernels, .gemms = gemms };
     for (size_t i = 0; i < count; i++) {
-        cut_stripes(&products[i]);
-        stripes += ceil_div(products[i].gemm->n, products[i].stripe);
-        d.ends[i] = stripes;
+        d.cuts[i].columns = stripe_columns(&gemms[i], threads);
+        stripes += ceil_div(gemms[i].n, d.cuts[i].columns);
+        d.cuts[i].end = stripes;
     }
-    bt_parallel_for(products->threads, stripes, run_stripe, &d);
+    bt_parallel_for(pool, stripes, run_stripe, &d);
 }
 
 /* ---- Many rows --------------------------------------------------------- */
@@ -284,7 +297,7 @@ static void run_block(product *p)
     if (p->gemm->trans_a)
         p->pack_tasks = ceil_div(p->row_end - p->row, tiles->pack_rows);
     bt_progress_set(&p->packed, 0);
-    bt_parallel_for(p->threads, p->pack_tasks + panels * p->row_tasks, run_task,
+    bt_parallel_for(p->pool, p->pack_tasks + panels * p->row_tasks, run_task,
                     p);
 }
 
@@ -316,40 +329,37 @@ static bool is_direct(const bt_kernels *kernels, const bt_gemm *g)
     return !kernels->gemm_tiles || g->m <= FEW_ROWS || g->k == 0;
 }
 
-bauta_status bt_gemm_f32(const bt_kernels *kernels, int threads,
-                         const bt_gemm *gemm, bt_arena *workspace,
-                         bauta_error *err)
+bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err)
 {
+    size_t work = work_of(gemm);
     if (gemm->m == 0 || gemm->n == 0)
         return BAUTA_OK;
-    product p = { .gemm = gemm, .kernels = kernels, .threads = threads };
-    if (work_of(gemm) < SMALL_PRODUCT)
-        p.threads = 1;
-    if (!is_direct(kernels, gemm))
-        return run_blocked(&p, workspace, err);
-    run_direct(&p, 1);
-    return BAUTA_OK;
+    if (is_direct(cpu->kernels, gemm)) {
+        run_direct(cpu, gemm, 1, work);
+        return BAUTA_OK;
+    }
+    bt_thread_pool *pool = pool_for(cpu, work);
+    product p = { .gemm = gemm,
+                  .kernels = cpu->kernels,
+                  .pool = pool,
+                  .threads = bt_thread_pool_threads(pool) };
+    return run_blocked(&p, &cpu->workspace, err);
 }
 
-bauta_status bt_gemm_grouped_f32(const bt_kernels *kernels, int threads,
-                                 const bt_gemm *gemms, size_t count,
-                                 bt_arena *workspace, bauta_error *err)
+bauta_status bt_gemm_grouped_f32(bt_cpu *cpu, const bt_gemm *gemms,
+                                 size_t count, bauta_error *err)
 {
-    product all[BT_GEMM_GROUP_MAX];
     bauta_status status = BAUTA_OK;
     size_t work = 0;
     bool grouped = count > 0 && count <= BT_GEMM_GROUP_MAX;
     for (size_t i = 0; i < count && grouped; i++) {
-        all[i] = (product){ .gemm = &gemms[i], .kernels = kernels };
         work = bt_size_add(work, work_of(&gemms[i]));
-        grouped = is_direct(kernels, &gemms[i]) && gemms[i].m && gemms[i].n;
+        grouped =
+            is_direct(cpu->kernels, &gemms[i]) && gemms[i].m && gemms[i].n;
     }
     for (size_t i = 0; i < count && !grouped && !status; i++)
-        status = bt_gemm_f32(kernels, threads, &gemms[i], workspace, err);
-    if (!grouped)
-        return status;
-    for (size_t i = 0; i < count; i++)
-        all[i].threads = work < SMALL_PRODUCT ? 1 : threads;
-    run_direct(all, count);
-    return BAUTA_OK;
+        status = bt_gemm_f32(cpu, &gemms[i], err);
+    if (grouped)
+        run_direct(cpu, gemms, count, work);
+    return status;
 }

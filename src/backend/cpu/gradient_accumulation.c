@@ -4,7 +4,6 @@
 #include "backend/cpu/gradient_accumulation.h"
 
 #include "base/size.h"
-#include "base/threads.h"
 
 #include <string.h>
 
@@ -15,8 +14,9 @@ enum {
 
 typedef struct accumulation {
     float *to;
-    size_t stride; /* of to */
+    size_t to_stride;
     const float *from;
+    size_t from_stride;
     size_t rows, columns;
     size_t height; /* rows in a task */
     bool add;
@@ -41,8 +41,8 @@ static void run_rows(void *job, size_t task, int thread)
     size_t first = task * a->height;
     size_t last = bt_size_min(first + a->height, a->rows);
     for (size_t row = first; row < last; row++) {
-        float *to = a->to + row * a->stride;
-        const float *from = a->from + row * a->columns;
+        float *to = a->to + row * a->to_stride;
+        const float *from = a->from + row * a->from_stride;
         if (a->add)
             add_row(to, from, a->columns);
         else
@@ -59,29 +59,30 @@ static void run_columns(void *job, size_t task, int thread)
     if (!a->add)
         memset(a->to + first, 0, count * sizeof(float));
     for (size_t row = 0; row < a->rows; row++)
-        add_row(a->to + first, a->from + row * a->columns + first, count);
+        add_row(a->to + first, a->from + row * a->from_stride + first, count);
 }
 
 /* One thread if there is only one task's worth of work. */
-static int threads_for(const accumulation *a, int threads)
+static bt_thread_pool *pool_for(const accumulation *a, bt_thread_pool *pool)
 {
-    return bt_size_mul(a->rows, a->columns) <= TASK_ELEMENTS ? 1 : threads;
+    return bt_size_mul(a->rows, a->columns) <= TASK_ELEMENTS ? NULL : pool;
 }
 
-void bt_grad_accumulate(int threads, float *to, size_t stride,
-                        const float *from, size_t rows, size_t columns,
-                        bool add)
+void bt_grad_accumulate(bt_thread_pool *pool, float *to, size_t to_stride,
+                        const float *from, size_t from_stride, size_t rows,
+                        size_t columns, bool add)
 {
     size_t height = bt_size_max(TASK_ELEMENTS / bt_size_max(columns, 1), 1);
-    accumulation a = { to, stride, from, rows, columns, height, add };
-    bt_parallel_for(threads_for(&a, threads), ceil_div(rows, height), run_rows,
-                    &a);
+    accumulation a = { to,   to_stride, from,   from_stride,
+                       rows, columns,   height, add };
+    bt_parallel_for(pool_for(&a, pool), ceil_div(rows, height), run_rows, &a);
 }
 
-void bt_grad_accumulate_rows(int threads, float *to, const float *from,
-                             size_t rows, size_t columns, bool add)
+void bt_grad_accumulate_rows(bt_thread_pool *pool, float *to, const float *from,
+                             size_t stride, size_t rows, size_t columns,
+                             bool add)
 {
-    accumulation a = { to, columns, from, rows, columns, 0, add };
-    bt_parallel_for(threads_for(&a, threads), ceil_div(columns, STRIPE),
-                    run_columns, &a);
+    accumulation a = { to, columns, from, stride, rows, columns, 0, add };
+    bt_parallel_for(pool_for(&a, pool), ceil_div(columns, STRIPE), run_columns,
+                    &a);
 }

@@ -3,7 +3,6 @@
 #include "backend/cpu/parallel_ranges.h"
 
 #include "base/size.h"
-#include "base/threads.h"
 
 enum { TASK_ELEMENTS = 1 << 14 };
 
@@ -21,12 +20,12 @@ static void run_range(void *job, size_t task, int thread)
     r->run(r->job, first, bt_size_min(r->each, r->count - first));
 }
 
-void bt_parallel_ranges(int threads, size_t count, size_t each,
+void bt_parallel_ranges(bt_thread_pool *pool, size_t count, size_t each,
                         bt_range_fn *run, void *job)
 {
     ranges r = { count, each, run, job };
     size_t tasks = count / each + (count % each != 0);
-    bt_parallel_for(threads, tasks, run_range, &r);
+    bt_parallel_for(pool, tasks, run_range, &r);
 }
 
 size_t bt_rows_per_task(size_t columns)

@@ -4,13 +4,13 @@
 #ifndef BT_PARALLEL_RANGES_H
 #define BT_PARALLEL_RANGES_H
 
-#include <stddef.h>
+#include "base/thread_pool.h"
 
 /* Items first to first + count - 1. Ranges write disjoint outputs. */
 typedef void bt_range_fn(void *job, size_t first, size_t count);
 
 /* Run all of `count` items in ranges of `each`. */
-void bt_parallel_ranges(int threads, size_t count, size_t each,
+void bt_parallel_ranges(bt_thread_pool *pool, size_t count, size_t each,
                         bt_range_fn *run, void *job);
 
 /* How many rows of `columns` elements make a task worth starting. */

@@ -12,9 +12,10 @@
  * order that it has to enforce. Here each has a kernel of its own, which makes
  * P and dS again. That is seven products instead of five; but every sum stays
  * in registers and has one order, nothing is exchanged, and no kernel waits for
- * another block. (backward_fused.h does make both, in five. It is faster where
- * sequences are long and dense, slower elsewhere, and has bits of its own; so
- * it is not in use unless bt_cuda_plan_fuse() asks for it.)
+ * another block. backward_fused.h does make both, in five. It is faster where
+ * documents are long and dense, slower elsewhere, and has bits of its own. So
+ * which documents are dense follows from their masks alone (see cuda.h), and a
+ * plan may have documents of both kinds.
  *
  * The two are the same program. A tile of rows of one side is stationary, and
  * the other side is streamed in steps of 64 rows (see loop_list.h):
@@ -97,18 +98,14 @@ static cudaError_t launch_fused(const backward_params *p, int blocks,
 }
 
 /* All gradients in one kernel. */
+/* One kernel for the gradients of dense documents, after delta. */
 template <int D, int STAGES>
-static cudaError_t launch_one(const delta_params *delta, size_t steps,
-                              const backward_params *p, int blocks,
+static cudaError_t launch_one(const backward_params *p, int blocks,
                               const finish_params *f, int finish_blocks,
                               cudaStream_t stream)
 {
-    cudaError_t status = cudaSuccess;
-    if (steps)
-        status = bt_launch_delta(delta, D, steps, stream);
-    if (!status)
-        status =
-            launch_fused<D, STAGES, 0>(p, blocks, f, finish_blocks, stream);
+    cudaError_t status =
+        launch_fused<D, STAGES, 0>(p, blocks, f, finish_blocks, stream);
     if (!status)
         status =
             launch_fused<D, STAGES, 1>(p, blocks, f, finish_blocks, stream);
@@ -240,7 +237,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     tensor tdv = { "dv", dv, keys, kv_heads, v_token, v_head };
     const tensor *queries[] = { &tq, &tdo }, *values[] = { &tk, &tv };
     const tensor *made_q[] = { &tdq, NULL }, *made_kv[] = { &tdk, &tdv };
-    backward_params p = {}, p_kv = {};
+    backward_params p = {}, p_kv = {}, p_dense = {};
 
     if ((uintptr_t)out % 16)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -250,20 +247,23 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     if (!status)
         status = fill_params(&p_kv, plan, &plan->over_queries, values, queries,
                              made_kv, err);
+    if (!status)
+        status = fill_params(&p_dense, plan, &plan->dense, values, queries,
+                             made_kv, err);
     if (status)
         return status;
     int group = (int)(heads / kv_heads);
     p.lse = lse;
     p.delta = plan->delta;
-    p_kv.row_stats = (const step_stats *)plan->row_stats;
-    p.inner = p_kv.share = 1;
-    p.share = p_kv.inner = group;
-    p.scale = p_kv.scale = scale;
-    p.head_dim = p_kv.head_dim = (int)d;
-    p_kv.ranks = plan->ranks;
-    p_kv.added = plan->added;
-    p_kv.dq_sum = plan->dq_sum;
-    p_kv.bad = plan->bad;
+    p_kv.row_stats = p_dense.row_stats = (const step_stats *)plan->row_stats;
+    p.inner = p_kv.share = p_dense.share = 1;
+    p.share = p_kv.inner = p_dense.inner = group;
+    p.scale = p_kv.scale = p_dense.scale = scale;
+    p.head_dim = p_kv.head_dim = p_dense.head_dim = (int)d;
+    p_dense.ranks = plan->ranks;
+    p_dense.added = plan->added;
+    p_dense.dq_sum = plan->dq_sum;
+    p_dense.bad = plan->bad;
     delta_params delta = { out,         dout,
                            lse,         plan->steps,
                            plan->delta, (step_stats *)plan->row_stats,
@@ -273,16 +273,18 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     finish_params finish = { plan->dq_sum,
                              plan->steps,
                              plan->gaps,
+                             plan->dense_steps,
                              plan->added,
                              plan->bad,
-                             plan->over_queries.tile_counter,
+                             plan->dense.tile_counter,
                              dq,
                              q_token,
                              q_head,
                              (int)heads,
                              group,
                              (int)plan->step_count,
-                             (int)(plan->step_count + plan->gap_count),
+                             (int)plan->dense_step_count,
+                             (int)(plan->dense_step_count + plan->gap_count),
                              (int)d,
                              scale };
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
@@ -294,14 +296,15 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             ? bt_launch_backward_large_head(&delta, (int)width, steps, &p,
                                             blocks, &p_kv, blocks_kv,
                                             (cudaStream_t)stream)
-        : plan->fused
-            ? launch_one<128, 3>(&delta, steps, &p_kv, blocks_kv, &finish,
-                                 finish_blocks, (cudaStream_t)stream)
         : width == 128
             ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
                                           blocks_kv, (cudaStream_t)stream)
             : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
                                          blocks_kv, (cudaStream_t)stream);
+    if (!result && plan->dense_step_count)
+        result =
+            launch_one<128, 3>(&p_dense, blocks_of(&p_dense, plan), &finish,
+                               finish_blocks, (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",

@@ -67,13 +67,13 @@ typedef struct delta_params {
 /* From the sums of dQ to dQ. */
 typedef struct finish_params {
     const float *dq_sum;
-    const bt_loop_step *step_list,
-        *gaps; /* (steps), and rows in none of them */
+    const bt_loop_step *step_list, *gaps; /* (steps), and rows in no step */
+    const int32_t *dense; /* (dense_count) steps that are summed */
     int *added, *bad;
     uint32_t *tile_counter;
     uint16_t *dq;
     size_t token, head; /* strides of dq */
-    int heads, group, steps, task_count, head_dim;
+    int heads, group, steps, dense_count, task_count, head_dim;
     float scale;
 } finish_params;
 

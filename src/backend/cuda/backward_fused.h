@@ -750,20 +750,21 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
 /* ---- the end of dQ ----------------------------------------------------- */
 
 /* A step's sum of one head, in the layout of the threads that made it, becomes
- * rows of dQ. Also resets the counters for the next launch. Indices after the
+ * rows of dQ. Also resets the counters for the next launch. Tasks after the
  * last step are rows that are in none, and get zeros. */
 template <int D, int FIXUP>
-BT_DEVICE void finish_step(const finish_params *p, int head, int at,
+BT_DEVICE void finish_step(const finish_params *p, int head, int task,
                            uint32_t (*words)[D / 2 + 4])
 {
     const int fours = D / FUSED_GROUPS / 8, chunks = D / 8;
-    bt_loop_step step =
-        at < p->steps ? p->step_list[at] : p->gaps[at - p->steps];
+    bool sum = task < p->dense_count;
+    int at = sum ? p->dense[task] : 0;
+    bt_loop_step step = sum ? p->step_list[at] : p->gaps[task - p->dense_count];
     int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
     int row = thread / 32 * 16 + thread % 32 / 4, added = 0;
     size_t index = ((size_t)head * p->steps + at) * FUSED_GROUPS + group;
     bool good = true;
-    if (at < p->steps)
+    if (sum)
         added = p->added[index];
     const float4 *from =
         (const float4 *)(p->dq_sum + index * (STEP * D / FUSED_GROUPS));
@@ -793,7 +794,7 @@ BT_DEVICE void finish_step(const finish_params *p, int head, int at,
     if (!FIXUP && !good)
         p->bad[head / p->group] = 1;
     __syncthreads();
-    if (at < p->steps && thread == 0)
+    if (sum && thread == 0)
         p->added[index] = 0;
     for (int i = threadIdx.x; i < step.rows * chunks; i += 256) {
         int r = i / chunks, chunk = i % chunks;

@@ -26,34 +26,42 @@ extern "C" {
 #endif
 
 /* A plan in the GPU's memory, for one shape. It also holds what a launch
- * writes on the side, so it serves one launch at a time: launches that share
- * it must follow each other on one stream. */
+ * writes on the side, so it serves one launch at a time: launches and updates
+ * of it must follow each other on one stream. */
 typedef struct bt_cuda_plan bt_cuda_plan;
 
-/* How many rows the tiles of a plan should have for this head size, to be
- * given to bt_plan_create; 0 when there is no kernel for it. Smaller tiles
- * give the same bits and are slower. */
+/* How many rows the tiles of a plan have for this head size; 0 when there is no
+ * kernel for it. */
 size_t bt_cuda_tile_rows(size_t head_dim);
 
-/* Compile a plan for the current device and the heads of `shape`. Neither is
- * referred to afterwards. */
-bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *plan,
+/* A plan for the current device and the heads of `shape`, for the backward
+ * pass, too, or for the forward pass alone. It has no rows yet. */
+bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
                                  const bauta_attention_shape *shape,
-                                 bauta_error *err);
+                                 bool backward, bauta_error *err);
 void bt_cuda_plan_free(bt_cuda_plan *plan);
 
-/* Make a plan fit for the backward pass, too; `source` is what it was compiled
- * from. */
-bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
-                                       const bauta_plan *source,
-                                       bauta_error *err);
+/* Let the plan be for rows [first, first + rows) of a mask, which is not
+ * referred to afterwards. Returns when the copy is queued on `stream`, and
+ * allocates only what is larger than it ever was: a training step may update
+ * its plan for every batch. `tile_rows`: at most so many rows in a tile (0: as
+ * many as the kernels have); smaller tiles give the same bits and are slower.
+ * After an error the plan has no rows. */
+bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
+                                 size_t first, size_t rows, size_t tile_rows,
+                                 void *stream, bauta_error *err);
 
-/* Before bt_cuda_plan_add_backward: let the backward pass make all gradients in
- * one kernel, in five products instead of seven. Heads of 65 to 128 columns
- * have it; false: this plan has not. Faster where sequences are long and dense,
- * slower elsewhere, and the bits are not those of the other kernels; so nothing
- * but checks and benches asks for it. */
-bool bt_cuda_plan_fuse(bt_cuda_plan *plan);
+/* The backward pass has a kernel for dQ and one for dK and dV, in seven
+ * products. Heads of 65 to 128 columns also have one for all gradients, in
+ * five, which is faster for dense documents and sums dQ, dK and dV in another
+ * order. So whether a document is dense is a constant of the library: its keys
+ * are seen by BT_DENSE_QUERIES queries or more on average, and by none of
+ * another origin. It depends on the document's mask alone, not on the plan. */
+enum { BT_DENSE_QUERIES = 3072 };
+
+/* Another limit from the next update on, for checks and benches; SIZE_MAX: no
+ * document is dense. */
+void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries);
 
 /* bauta_attention_forward in bfloat16, on `stream` (a cudaStream_t; NULL is
  * the default one). All pointers are the device's; q, k, v and out must be
@@ -66,8 +74,8 @@ bauta_status bt_attention_forward_bf16_cuda(
 
 /* bauta_attention_backward in bfloat16, on `stream`. out and lse are those of
  * the forward pass; dout lies like out, and dq, dk and dv like q, k and v. All
- * of them must be aligned to 16 bytes, but for lse. The plan needs
- * bt_cuda_plan_add_backward.
+ * of them must be aligned to 16 bytes, but for lse. The plan must be one for
+ * the backward pass.
  *
  * Every sum has one fixed order: the same inputs give the same bits from run to
  * run. Those of a row or a key depend neither on how the plan is cut into tiles

@@ -24,13 +24,12 @@ typedef struct bt_gpu {
     bauta_status (*wait)(void *stream, bauta_error *err);
 
     /* See cuda.h. */
-    size_t (*tile_rows)(size_t head_dim);
-    bauta_status (*plan_create)(bt_cuda_plan **out, const bauta_plan *plan,
+    bauta_status (*plan_create)(bt_cuda_plan **out,
                                 const bauta_attention_shape *shape,
-                                bauta_error *err);
-    bauta_status (*plan_add_backward)(bt_cuda_plan *plan,
-                                      const bauta_plan *source,
-                                      bauta_error *err);
+                                bool backward, bauta_error *err);
+    bauta_status (*plan_update)(bt_cuda_plan *plan, const bauta_mask *mask,
+                                size_t first, size_t rows, size_t tile_rows,
+                                void *stream, bauta_error *err);
     void (*plan_free)(bt_cuda_plan *plan);
     bauta_status (*forward_bf16)(bt_cuda_plan *plan,
                                  const bauta_attention_shape *shape,

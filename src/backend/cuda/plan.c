@@ -1,13 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.c - bringing a work list to the GPU. */
+/* plan.c - making work lists, and bringing them to the GPU.
+ *
+ * The device's memory is one block: first what must be zero, then the lists,
+ * which are put together in pinned memory and copied by one call, then what
+ * only the kernels write. Lists, pinned memory and the block grow to what they
+ * needed most and are used again. */
 #include "backend/cuda/plan.h"
 
 #include "backend/cuda/chunk.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/plan.h"
 
+#include <assert.h>
 #include <cuda_runtime_api.h>
 #include <math.h>
 #include <string.h>
@@ -16,6 +21,20 @@ enum {
     L2_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
     PIECE = 256          /* alignment of the pieces of device memory */
 };
+
+/* What of a plan is on the host. */
+typedef struct plan_host {
+    bool backward;
+    size_t dense_queries;
+    bt_bands bands;
+    bt_bands whole; /* all rows of the mask, if the plan has some */
+    bt_worklist work;
+    bt_loop_list keys, queries;
+    size_t capacity; /* of the device's block */
+    unsigned char *pinned;
+    size_t pinned_capacity;
+    cudaEvent_t copied; /* the pinned memory was read */
+} plan_host;
 
 size_t bt_cuda_tile_rows(size_t head_dim)
 {
@@ -33,203 +52,66 @@ int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group, size_t heads)
     return (int)bt_size_min(l2_heads, heads);
 }
 
-static bauta_status check_shape(const bauta_plan *plan,
-                                const bauta_attention_shape *shape,
-                                size_t kv_heads, bauta_error *err)
-{
-    bauta_status status = bt_cuda_check_shape(shape, kv_heads, err);
-    if (status)
-        return status;
-    if (bt_size_mul(plan->rows, shape->heads) > INT32_MAX)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "%zu queries of %zu heads: the GPU kernels count in 32 "
-                       "bits",
-                       plan->rows, shape->heads);
-    return BAUTA_OK;
-}
+/* ---- creating ---------------------------------------------------------- */
 
-/* A piece of device memory: what it holds at first (NULL: zeros), and where to
- * write its address. */
-typedef struct piece {
-    void *to;
-    const void *from;
-    size_t bytes;
-} piece;
-
-static piece piece_of(void *to, const void *from, size_t count, size_t each)
-{
-    return (piece){ to, from, bt_size_mul(count, each) };
-}
-
-/* Allocate one block for all pieces and fill them. */
-static bauta_status upload(void **block, const piece *pieces, size_t count,
-                           bauta_error *err)
-{
-    size_t size = 0, at = 0;
-    for (size_t i = 0; i < count; i++)
-        size = bt_size_add(size, bt_size_round(pieces[i].bytes, PIECE));
-    cudaError_t status = cudaMalloc(block, bt_size_max(size, PIECE));
-    if (status) {
-        *block = NULL;
-        cudaGetLastError(); // reported; the next call starts without an error
-        return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
-                       size, cudaGetErrorString(status));
-    }
-    for (size_t i = 0; i < count && !status; i++) {
-        void *to = (unsigned char *)*block + at;
-        memcpy(pieces[i].to, &to, sizeof(to));
-        if (pieces[i].from)
-            status = cudaMemcpy(to, pieces[i].from, pieces[i].bytes,
-                                cudaMemcpyHostToDevice);
-        else
-            status = cudaMemset(to, 0, pieces[i].bytes);
-        at += bt_size_round(pieces[i].bytes, PIECE);
-    }
-    // Those who use it may have a stream that does not wait for this one.
-    if (!status)
-        status = cudaStreamSynchronize(NULL);
-    if (status)
-        return bt_fail(err, BAUTA_ERR_DEVICE,
-                       "cannot copy a plan to the GPU: %s",
-                       cudaGetErrorString(status));
-    return BAUTA_OK;
-}
-
-size_t bt_cuda_chunk_acc_bytes(size_t head_dim)
-{
-    return bt_cuda_tile_rows(head_dim) * bt_cuda_width(head_dim) *
-           sizeof(float);
-}
-
-static bauta_status upload_list(bt_cuda_plan *plan, const bt_worklist *list,
-                                bauta_error *err)
-{
-    size_t bits = bt_size_mul(list->bits_count, list->tile_rows * 2);
-    size_t items = bt_size_mul((size_t)plan->tile_count, plan->heads);
-    size_t acc_blocks = list->chunked ? (size_t)plan->multiprocessors : 0;
-    const piece pieces[] = {
-        piece_of(&plan->chunk_acc, NULL, acc_blocks,
-                 bt_cuda_chunk_acc_bytes(plan->head_dim)),
-        piece_of(&plan->tile_counter, NULL, 1, sizeof(uint32_t)),
-        piece_of(&plan->nonfinite_fixup, NULL, items, BT_FIXUP_BYTES),
-        piece_of(&plan->tiles, list->tiles, list->tile_count,
-                 sizeof(bt_work_tile)),
-        piece_of(&plan->runs, list->runs, list->run_count, sizeof(bt_work_run)),
-        piece_of(&plan->bits, list->bits, bits, sizeof(uint64_t)),
-    };
-    return upload(&plan->memory, pieces, BT_LEN(pieces), err);
-}
-
-bauta_status bt_cuda_plan_create(bt_cuda_plan **out, const bauta_plan *source,
+bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
                                  const bauta_attention_shape *shape,
-                                 bauta_error *err)
+                                 bool backward, bauta_error *err)
 {
-    bt_worklist list = { 0 };
     bt_cuda_device device;
-    bt_cuda_plan *plan = NULL;
     size_t kv_heads = shape->kv_heads ? shape->kv_heads : shape->heads;
 
     *out = NULL;
-    bauta_status status = check_shape(source, shape, kv_heads, err);
+    bauta_status status = bt_cuda_check_shape(shape, kv_heads, err);
+    if (!status)
+        status = bt_cuda_device_init(&device, err);
     if (status)
         return status;
-    const size_t row = 0;
-    status =
-        bt_worklist_init(&list, &source, &row, 1,
-                         bt_cuda_tile_rows(shape->head_dim), BT_CHUNK, err);
-    if (status)
-        return status;
-    plan = bt_alloc_zero(1, sizeof(*plan));
-    if (!plan) {
-        status = bt_fail_memory(err, "a plan for the GPU", sizeof(*plan));
-        goto done;
+    bt_cuda_plan *plan = bt_alloc_zero(1, sizeof(*plan));
+    plan_host *host = bt_alloc_zero(1, sizeof(*host));
+    if (!plan || !host) {
+        bt_free(plan);
+        bt_free(host);
+        return bt_fail_memory(err, "a plan for the GPU", sizeof(*host));
     }
-    plan->rows = list.rows;
-    plan->keys = list.keys;
     plan->heads = shape->heads;
     plan->kv_heads = kv_heads;
     plan->head_dim = shape->head_dim;
-    plan->tile_count = (int)(list.tile_count - list.empty_count);
-    plan->empty_count = (int)list.empty_count;
-    plan->l2_heads = bt_cuda_l2_heads(list.keys, plan->head_dim,
-                                      plan->heads / kv_heads, plan->heads);
-    status = bt_cuda_device_init(&device, err);
-    if (status)
-        goto done;
     plan->multiprocessors = device.multiprocessors;
     plan->tensor_map_encode = device.tensor_map_encode;
-    status = upload_list(plan, &list, err);
-    if (status)
-        goto done;
-
+    plan->host = host;
+    host->backward = backward;
+    host->dense_queries = BT_DENSE_QUERIES;
     *out = plan;
-    plan = NULL;
-done:
-    bt_worklist_release(&list);
-    bt_cuda_plan_free(plan);
-    return status;
+    return BAUTA_OK;
 }
 
 void bt_cuda_plan_free(bt_cuda_plan *plan)
 {
     if (!plan)
         return;
+    plan_host *host = plan->host;
     cudaFree(plan->memory);
-    cudaFree(plan->backward_memory);
+    if (host->copied) {
+        cudaEventSynchronize(host->copied);
+        cudaEventDestroy(host->copied);
+    }
+    cudaFreeHost(host->pinned);
+    bt_bands_release(&host->bands);
+    bt_bands_release(&host->whole);
+    bt_worklist_release(&host->work);
+    bt_loop_list_release(&host->keys);
+    bt_loop_list_release(&host->queries);
+    bt_free(host);
     bt_free(plan);
 }
 
-/* ---- the backward pass ------------------------------------------------- */
-
-/* The pieces of one side's list, for `heads` heads. */
-enum { SIDE_PIECES = 5 };
-
-static void side_pieces(piece *pieces, bt_cuda_loop_list *side,
-                        const bt_loop_list *list, size_t heads)
+void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
 {
-    size_t words = bt_size_mul(list->bits_count, list->tile_rows);
-    side->empty_count = (int)list->empty_count;
-    side->tile_count = (int)(list->tile_count - list->empty_count);
-    size_t items = bt_size_mul((size_t)side->tile_count, heads);
-    pieces[0] = piece_of(&side->tile_counter, NULL, 1, sizeof(uint32_t));
-    pieces[1] = piece_of(&side->nonfinite_fixup, NULL, items, BT_FIXUP_BYTES);
-    pieces[2] = piece_of(&side->tiles, list->tiles, list->tile_count,
-                         sizeof(bt_loop_tile));
-    pieces[3] =
-        piece_of(&side->runs, list->runs, list->run_count, sizeof(bt_loop_run));
-    pieces[4] = piece_of(&side->bits, list->bits, words, sizeof(uint64_t));
+    plan->host->dense_queries = queries;
 }
 
-static bauta_status upload_loop_lists(bt_cuda_plan *plan,
-                                      const bt_loop_list *keys,
-                                      const bt_loop_list *queries,
-                                      bauta_error *err)
-{
-    piece pieces[2 * SIDE_PIECES + 8], *more = pieces + 2 * SIDE_PIECES;
-    size_t rows = bt_size_mul(plan->rows, plan->heads);
-    size_t steps = bt_size_mul(queries->step_count, plan->heads);
-    size_t row_stats = bt_size_mul(steps, BT_STEP * 2);
-    size_t width = bt_cuda_width(plan->head_dim);
-    size_t sum = plan->fused ? width * BT_STEP : 0;
-    plan->step_count = queries->step_count;
-    plan->gap_count = queries->gap_count;
-    side_pieces(pieces, &plan->over_keys, keys, plan->heads);
-    side_pieces(pieces + SIDE_PIECES, &plan->over_queries, queries,
-                plan->kv_heads);
-    more[0] = piece_of(&plan->steps, queries->step_list, queries->step_count,
-                       sizeof(bt_loop_step));
-    more[1] = piece_of(&plan->delta, NULL, rows, sizeof(float));
-    more[2] = piece_of(&plan->row_stats, NULL, row_stats, sizeof(float));
-    more[3] = piece_of(&plan->gaps, queries->gaps, queries->gap_count,
-                       sizeof(bt_loop_step));
-    more[4] = piece_of(&plan->ranks, queries->ranks, queries->visit_count,
-                       sizeof(int32_t));
-    more[5] = piece_of(&plan->added, NULL, steps, 2 * sizeof(int));
-    more[6] = piece_of(&plan->bad, NULL, plan->kv_heads, sizeof(int));
-    more[7] =
-        piece_of(&plan->dq_sum, NULL, bt_size_mul(steps, sum), sizeof(float));
-    return upload(&plan->backward_memory, pieces, BT_LEN(pieces), err);
-}
+/* ---- the lists --------------------------------------------------------- */
 
 /* Rows of a tile of the backward kernels, of either side. */
 static size_t backward_tile(size_t head_dim)
@@ -238,17 +120,62 @@ static size_t backward_tile(size_t head_dim)
     return width == 64 ? 192 : width == 256 ? 64 : 128;
 }
 
+/* Find out which documents are dense. */
+static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
+                               bauta_error *err)
+{
+    plan_host *host = plan->host;
+    size_t queries = bauta_mask_queries(mask);
+    bool all = host->bands.rows == queries;
+    bauta_status status = BAUTA_OK;
+    if (bt_cuda_width(plan->head_dim) != 128 || host->dense_queries == SIZE_MAX)
+        return BAUTA_OK;
+    if (!all)
+        status = bt_bands_read(&host->whole, mask, 0, queries, err);
+    if (!status)
+        bt_bands_mark_dense(&host->bands, all ? &host->bands : &host->whole,
+                            host->dense_queries);
+    return status;
+}
+
+static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
+                               size_t first, size_t rows, size_t most,
+                               bauta_error *err)
+{
+    plan_host *host = plan->host;
+    size_t tile = backward_tile(plan->head_dim);
+    bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
+    if (!status)
+        status = bt_worklist_begin(
+            &host->work, bt_cuda_tile_rows(plan->head_dim), BT_CHUNK, err);
+    if (!status)
+        status = bt_worklist_add(&host->work, &host->bands, most, 0, 0, err);
+    if (!status)
+        status = bt_worklist_end(&host->work, err);
+    if (status || !host->backward)
+        return status;
+    status = mark_dense(plan, mask, err);
+    if (!status)
+        status =
+            bt_loop_list_over_keys(&host->keys, &host->bands, most, tile, err);
+    if (!status)
+        status =
+            bt_loop_list_over_queries(&host->queries, &host->bands, tile, err);
+    return status;
+}
+
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
  * the bytes. But the tiles of a document that run at once follow each other at
  * a distance of about 1.5 steps, and fewer heads at once mean more of its
  * tiles: the last one should not wait for more than 2 % of its steps. */
-static int fused_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
+static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
 {
     size_t group = plan->heads / plan->kv_heads;
     size_t blocks = (size_t)plan->multiprocessors;
-    size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(plan->rows, 2 * group),
+    size_t rows = bt_size_mul(plan->dense_step_count, BT_STEP);
+    size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(rows, 2 * group),
                                            plan->head_dim, 1, plan->kv_heads);
-    double steps = (double)queries->visit_count * (double)plan->heads *
+    double steps = (double)queries->dense_visits * (double)plan->heads *
                    (double)queries->chain_count;
     double near = 75.0 * (double)(blocks * blocks) / (steps + 1.0);
     size_t need =
@@ -256,41 +183,271 @@ static int fused_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
     return (int)bt_size_min(bt_size_max(fits, need), plan->kv_heads);
 }
 
-bool bt_cuda_plan_fuse(bt_cuda_plan *plan)
+static void describe_side(bt_cuda_loop_list *side, const bt_loop_list *list)
 {
-    plan->fused =
-        !plan->backward_memory && bt_cuda_width(plan->head_dim) == 128;
-    return plan->fused;
+    side->empty_count = (int)list->empty_count;
+    side->tile_count =
+        (int)(list->tile_count - list->empty_count - list->dense_count);
 }
 
-bauta_status bt_cuda_plan_add_backward(bt_cuda_plan *plan,
-                                       const bauta_plan *source,
-                                       bauta_error *err)
+/* All numbers of the plan that follow from its lists. */
+static void describe(bt_cuda_plan *plan)
 {
-    bt_loop_list keys = { 0 }, queries = { 0 };
+    const plan_host *host = plan->host;
+    const bt_worklist *work = &host->work;
     size_t group = plan->heads / plan->kv_heads;
-    if (plan->backward_memory)
-        return BAUTA_OK;
-    bauta_status status = BAUTA_OK;
-    if (!plan->fused)
-        status = bt_loop_list_over_keys(&keys, source,
-                                        backward_tile(plan->head_dim), err);
-    if (!status)
-        status = bt_loop_list_over_queries(&queries, source,
-                                           backward_tile(plan->head_dim), err);
-    if (!status)
-        status = upload_loop_lists(plan, &keys, &queries, err);
+    plan->rows = work->rows;
+    plan->keys = work->keys;
+    plan->tile_count = (int)(work->tile_count - work->empty_count);
+    plan->empty_count = (int)work->empty_count;
+    plan->l2_heads =
+        bt_cuda_l2_heads(plan->keys, plan->head_dim, group, plan->heads);
+    if (!host->backward)
+        return;
+    describe_side(&plan->over_keys, &host->keys);
+    describe_side(&plan->over_queries, &host->queries);
+    plan->dense.tile_count = (int)host->queries.dense_count;
+    plan->step_count = host->queries.step_count;
+    plan->dense_step_count = host->queries.dense_step_count;
+    plan->gap_count = host->queries.gap_count;
     plan->over_keys.l2_heads = plan->l2_heads;
     plan->over_queries.l2_heads = bt_cuda_l2_heads(
         bt_size_mul(plan->rows, group), plan->head_dim, 1, plan->kv_heads);
-    if (plan->fused)
-        plan->over_queries.l2_heads = fused_l2_heads(plan, &queries);
-    bt_loop_list_release(&keys);
-    bt_loop_list_release(&queries);
-    if (status) {
-        cudaFree(plan->backward_memory);
-        plan->backward_memory = NULL;
+    plan->dense.l2_heads = dense_l2_heads(plan, &host->queries);
+}
+
+/* ---- the device's memory ----------------------------------------------- */
+
+/* A piece of device memory: what is copied to it, if anything, and where to
+ * write its address. */
+typedef struct piece {
+    void *to;
+    const void *from;
+    size_t bytes;
+} piece;
+
+enum { PIECES_MOST = 32 };
+
+/* Pieces in their order, and where those that are zero and those that are
+ * copied end. */
+typedef struct layout {
+    piece pieces[PIECES_MOST];
+    size_t count;
+    size_t size, zeros, copied; /* bytes */
+} layout;
+
+static void add(layout *l, void *to, const void *from, size_t count,
+                size_t each)
+{
+    size_t bytes = bt_size_mul(count, each);
+    assert(l->count < PIECES_MOST);
+    l->pieces[l->count++] = (piece){ to, from, bytes };
+    l->size = bt_size_add(l->size, bt_size_round(bytes, PIECE));
+}
+
+size_t bt_cuda_chunk_acc_bytes(size_t head_dim)
+{
+    return bt_cuda_tile_rows(head_dim) * bt_cuda_width(head_dim) *
+           sizeof(float);
+}
+
+static void add_zeros(layout *l, bt_cuda_plan *plan)
+{
+    bt_cuda_loop_list *side[] = { &plan->over_keys, &plan->over_queries };
+    const size_t heads[] = { plan->heads, plan->kv_heads };
+    size_t steps = bt_size_mul(plan->step_count, plan->heads);
+    add(l, &plan->tile_counter, NULL, 1, sizeof(uint32_t));
+    add(l, &plan->nonfinite_fixup, NULL,
+        bt_size_mul((size_t)plan->tile_count, plan->heads), BT_FIXUP_BYTES);
+    for (size_t i = 0; i < 2 && plan->host->backward; i++) {
+        add(l, &side[i]->tile_counter, NULL, 1, sizeof(uint32_t));
+        add(l, &side[i]->nonfinite_fixup, NULL,
+            bt_size_mul((size_t)side[i]->tile_count, heads[i]), BT_FIXUP_BYTES);
     }
+    add(l, &plan->dense.tile_counter, NULL, 1, sizeof(uint32_t));
+    add(l, &plan->added, NULL, plan->dense_step_count ? steps : 0,
+        2 * sizeof(int));
+    l->zeros = l->size;
+}
+
+static void add_side(layout *l, bt_cuda_loop_list *side,
+                     const bt_loop_list *list)
+{
+    add(l, &side->tiles, list->tiles, list->tile_count, sizeof(bt_loop_tile));
+    add(l, &side->runs, list->runs, list->run_count, sizeof(bt_loop_run));
+    add(l, &side->bits, list->bits,
+        bt_size_mul(list->bits_count, list->tile_rows), sizeof(uint64_t));
+}
+
+static void add_lists(layout *l, bt_cuda_plan *plan)
+{
+    const plan_host *host = plan->host;
+    const bt_worklist *work = &host->work;
+    const bt_loop_list *queries = &host->queries;
+    add(l, &plan->tiles, work->tiles, work->tile_count, sizeof(bt_work_tile));
+    add(l, &plan->runs, work->runs, work->run_count, sizeof(bt_work_run));
+    add(l, &plan->bits, work->bits,
+        bt_size_mul(work->bits_count, work->tile_rows * 2), sizeof(uint64_t));
+    if (host->backward) {
+        add_side(l, &plan->over_keys, &host->keys);
+        add_side(l, &plan->over_queries, queries);
+        add(l, &plan->steps, queries->step_list, queries->step_count,
+            sizeof(bt_loop_step));
+        add(l, &plan->gaps, queries->gaps, queries->gap_count,
+            sizeof(bt_loop_step));
+        add(l, &plan->ranks, queries->ranks,
+            queries->dense_count ? queries->visit_count : 0, sizeof(int32_t));
+        add(l, &plan->dense_steps, queries->dense_steps,
+            queries->dense_step_count, sizeof(int32_t));
+    }
+    l->copied = l->size;
+}
+
+static void add_scratch(layout *l, bt_cuda_plan *plan)
+{
+    const plan_host *host = plan->host;
+    size_t steps = bt_size_mul(plan->step_count, plan->heads);
+    size_t sum =
+        plan->dense_step_count ? bt_cuda_width(plan->head_dim) * BT_STEP : 0;
+    size_t blocks = host->work.chunked ? (size_t)plan->multiprocessors : 0;
+    add(l, &plan->chunk_acc, NULL, blocks,
+        bt_cuda_chunk_acc_bytes(plan->head_dim));
+    if (!host->backward)
+        return;
+    add(l, &plan->delta, NULL, bt_size_mul(plan->rows, plan->heads),
+        sizeof(float));
+    add(l, &plan->row_stats, NULL, bt_size_mul(steps, BT_STEP * 2),
+        sizeof(float));
+    add(l, &plan->bad, NULL, plan->kv_heads, sizeof(int));
+    add(l, &plan->dq_sum, NULL, bt_size_mul(steps, sum), sizeof(float));
+}
+
+static bauta_status device_error(cudaError_t status, size_t bytes,
+                                 bauta_error *err)
+{
+    cudaGetLastError(); // reported; the next call starts without an error
+    return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
+                   bytes, cudaGetErrorString(status));
+}
+
+/* Room for `size` bytes on the device and `copied` bytes of pinned memory, and,
+ * so that batches may differ, a quarter more. */
+static bauta_status reserve(bt_cuda_plan *plan, size_t size, size_t copied,
+                            bauta_error *err)
+{
+    plan_host *host = plan->host;
+    cudaError_t status = cudaSuccess;
+    if (!host->copied)
+        status =
+            cudaEventCreateWithFlags(&host->copied, cudaEventDisableTiming);
+    if (status) {
+        host->copied = NULL;
+        return device_error(status, size, err);
+    }
+    if (!plan->memory || size > host->capacity) {
+        size = bt_size_add(size, size / 4 + PIECE);
+        cudaFree(plan->memory); // waits for those who use it
+        plan->memory = NULL;
+        host->capacity = 0;
+        status = cudaMalloc(&plan->memory, size);
+        if (status) {
+            plan->memory = NULL;
+            return device_error(status, size, err);
+        }
+        host->capacity = size;
+    }
+    if (copied > host->pinned_capacity) {
+        copied = bt_size_add(copied, copied / 4);
+        cudaEventSynchronize(host->copied);
+        cudaFreeHost(host->pinned);
+        host->pinned = NULL;
+        host->pinned_capacity = 0;
+        status = cudaMallocHost((void **)&host->pinned, copied);
+        if (status) {
+            host->pinned = NULL;
+            return device_error(status, copied, err);
+        }
+        host->pinned_capacity = copied;
+    }
+    return BAUTA_OK;
+}
+
+static bauta_status upload(bt_cuda_plan *plan, cudaStream_t stream,
+                           bauta_error *err)
+{
+    plan_host *host = plan->host;
+    layout l = { .count = 0 };
+    add_zeros(&l, plan);
+    add_lists(&l, plan);
+    add_scratch(&l, plan);
+    size_t bytes = l.copied - l.zeros, at = 0;
+    bauta_status status = reserve(plan, l.size, bytes, err);
+    if (status)
+        return status;
+    unsigned char *to = plan->memory;
+    cudaError_t result = cudaEventSynchronize(host->copied);
+    for (size_t i = 0; i < l.count; i++) {
+        void *address = to + at;
+        memcpy(l.pieces[i].to, &address, sizeof(address));
+        if (l.pieces[i].from && l.pieces[i].bytes)
+            memcpy(host->pinned + (at - l.zeros), l.pieces[i].from,
+                   l.pieces[i].bytes);
+        at += bt_size_round(l.pieces[i].bytes, PIECE);
+    }
+    if (!result)
+        result = cudaMemsetAsync(to, 0, l.zeros, stream);
+    if (!result && bytes)
+        result = cudaMemcpyAsync(to + l.zeros, host->pinned, bytes,
+                                 cudaMemcpyHostToDevice, stream);
+    if (!result)
+        result = cudaEventRecord(host->copied, stream);
+    if (result)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot copy a plan to the GPU: %s",
+                       cudaGetErrorString(result));
+    // Dense tiles come first; those that see nothing follow the others.
+    plan->dense.tiles = plan->over_queries.tiles;
+    plan->dense.runs = plan->over_queries.runs;
+    plan->dense.bits = plan->over_queries.bits;
+    plan->over_queries.tiles += plan->dense.tile_count;
+    plan->backward_memory = host->backward ? plan->memory : NULL;
+    return BAUTA_OK;
+}
+
+/* A plan whose update failed has no rows. */
+static void forget(bt_cuda_plan *plan)
+{
+    bt_cuda_plan none = { .heads = plan->heads,
+                          .kv_heads = plan->kv_heads,
+                          .head_dim = plan->head_dim,
+                          .multiprocessors = plan->multiprocessors,
+                          .tensor_map_encode = plan->tensor_map_encode,
+                          .memory = plan->memory,
+                          .host = plan->host };
+    *plan = none;
+}
+
+bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
+                                 size_t first, size_t rows, size_t tile_rows,
+                                 void *stream, bauta_error *err)
+{
+    size_t most = bt_cuda_tile_rows(plan->head_dim);
+    bauta_status status = BAUTA_OK;
+    if (tile_rows)
+        most = bt_size_min(most, tile_rows);
+    if (bt_size_mul(rows, plan->heads) > INT32_MAX)
+        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                         "%zu queries of %zu heads: the GPU kernels count in "
+                         "32 bits",
+                         rows, plan->heads);
+    if (!status)
+        status = make_lists(plan, mask, first, rows, most, err);
+    if (!status) {
+        describe(plan);
+        status = upload(plan, (cudaStream_t)stream, err);
+    }
+    if (status)
+        forget(plan);
     return status;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* plan.h - a work list in the GPU's memory. */
+/* plan.h - work lists in the GPU's memory. */
 #ifndef BT_CUDA_PLAN_H
 #define BT_CUDA_PLAN_H
 
@@ -28,7 +28,8 @@ struct bt_cuda_plan {
     int tile_count, empty_count; /* tiles that see something, and nothing */
     int l2_heads; /* heads that are processed together, see plan.c */
     int multiprocessors;
-    /* Device memory: one block, cut into these. */
+    /* Device memory: one block, cut into these and those for the backward
+     * pass. */
     void *memory;
     bt_work_tile *tiles;
     bt_work_run *runs;
@@ -38,21 +39,22 @@ struct bt_cuda_plan {
     void *chunk_acc; /* (multiprocessors) what the chunks of the tile that is
                    worked on came to so far, see forward_end.h */
     bt_tensor_map_encode_fn *tensor_map_encode;
-    /* For the backward pass, after bt_cuda_plan_add_backward: another block. */
-    void *backward_memory;
+    void *backward_memory; /* where the latter begin; NULL: there are none */
     bt_cuda_loop_list over_keys, over_queries;
     size_t step_count;   /* over queries */
     bt_loop_step *steps; /* (step_count) */
     float *delta;        /* (rows, heads) */
     float *row_stats;    /* (heads, step_count, 2, BT_STEP) lse and delta */
-    /* In five products: see backward_fused.h. */
-    bool fused;
-    size_t gap_count;
-    bt_loop_step *gaps; /* (gap_count) */
+    /* Of dense documents, in five products: see backward_fused.h. */
+    bt_cuda_loop_list dense; /* over queries, without tiles that see nothing */
+    size_t dense_step_count, gap_count;
+    int32_t *dense_steps; /* (dense_step_count) */
+    bt_loop_step *gaps;   /* (gap_count) */
     int32_t *ranks;
-    int *added;    /* (heads, step_count, 2) */
-    int *bad;      /* (kv_heads) */
-    float *dq_sum; /* (heads, step_count, BT_STEP * width) */
+    int *added;             /* (heads, step_count, 2) */
+    int *bad;               /* (kv_heads) */
+    float *dq_sum;          /* (heads, step_count, BT_STEP * width) */
+    struct plan_host *host; /* see plan.c */
 };
 
 /* Tensor maps of keys and values in pages: boxes of 64 keys of

@@ -25,10 +25,11 @@ typedef struct row_words {
 /* Pages of a sequence up to the last that one of its rows sees. */
 static size_t pages_of(const bt_decode_sequence *s, size_t page_keys)
 {
+    const bt_row_list *rows = bt_mask_rows(s->mask);
     size_t end = 0;
-    for (size_t i = s->mask->start[s->first];
-         i < s->mask->start[s->first + s->rows]; i++)
-        end = bt_size_max(end, s->mask->spans[i].hi);
+    for (size_t i = rows->start[s->first]; i < rows->start[s->first + s->rows];
+         i++)
+        end = bt_size_max(end, rows->spans[i].hi);
     return page_keys ? bt_size_round(end, page_keys) / page_keys : 0;
 }
 
@@ -37,9 +38,9 @@ static void measure(row_words *w, const bt_decode_sequence *sequences,
 {
     for (size_t i = 0; i < count; i++) {
         const bt_decode_sequence *s = &sequences[i];
+        const size_t *start = bt_mask_rows(s->mask)->start + s->first;
         w->rows = bt_size_add(w->rows, s->rows);
-        w->spans = bt_size_add(w->spans, s->mask->start[s->first + s->rows] -
-                                             s->mask->start[s->first]);
+        w->spans = bt_size_add(w->spans, start[s->rows] - start[0]);
         w->pages = bt_size_add(w->pages, pages_of(s, w->page_keys));
     }
     w->tables = w->page_keys ? w->rows : 0;
@@ -64,9 +65,10 @@ static void point(row_words *w, int32_t *memory)
 /* Only pages of which something is seen are looked up. */
 static void fill_pages(row_words *w, const bt_decode_sequence *s, size_t at)
 {
-    for (size_t i = s->mask->start[s->first];
-         i < s->mask->start[s->first + s->rows]; i++) {
-        bauta_span span = s->mask->spans[i];
+    const bt_row_list *rows = bt_mask_rows(s->mask);
+    for (size_t i = rows->start[s->first]; i < rows->start[s->first + s->rows];
+         i++) {
+        bauta_span span = rows->spans[i];
         for (size_t p = span.lo / w->page_keys;
              p <= (span.hi - 1) / w->page_keys; p++) {
             w->page[at + p] = (int32_t)s->block_table[p];
@@ -82,16 +84,16 @@ static void fill(row_words *w, const bt_decode_sequence *sequences,
     size_t row = 0, span = 0, page = 0;
     for (size_t i = 0; i < count; i++) {
         const bt_decode_sequence *s = &sequences[i];
-        const bauta_mask *mask = s->mask;
+        const bt_row_list *list = bt_mask_rows(s->mask);
         size_t pages = pages_of(s, w->page_keys);
         for (size_t r = s->first; r < s->first + s->rows; r++, row++) {
             w->start[row] = (int32_t)span;
-            w->origin[row] = (int32_t)mask->origin[r];
+            w->origin[row] = (int32_t)list->origin[r];
             if (w->page_keys)
                 w->table[row] = (int32_t)page;
-            for (size_t j = mask->start[r]; j < mask->start[r + 1]; j++) {
-                w->span[2 * span] = (int32_t)mask->spans[j].lo;
-                w->span[2 * span++ + 1] = (int32_t)mask->spans[j].hi;
+            for (size_t j = list->start[r]; j < list->start[r + 1]; j++) {
+                w->span[2 * span] = (int32_t)list->spans[j].lo;
+                w->span[2 * span++ + 1] = (int32_t)list->spans[j].hi;
             }
         }
         if (pages)

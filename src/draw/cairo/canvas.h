@@ -43,6 +43,20 @@ bauta_status bt_panel_draw(const bt_canvas *canvas, const bt_picture *p,
 void bt_legend_draw(const bt_canvas *canvas, bool weights, double x, double y);
 enum { BT_LEGEND_WIDTH = 400, BT_LEGEND_HEIGHT = 34 };
 
+/* A file with one drawing; the title is that of a PDF. */
+typedef struct bt_sheet {
+    const char *title;
+    double width, height; /* points */
+    double scale;         /* pixels per point of a PNG */
+} bt_sheet;
+typedef bauta_status bt_draw_fn(cairo_t *cr, void *user, bauta_error *err);
+/* Whether there is enough memory for cairo and fonts; to be called before
+ * anything is measured. bt_sheet_save() calls it, too. */
+bauta_status bt_sheet_memory_check(bauta_error *err);
+bauta_status bt_sheet_save(const bt_sheet *sheet, const char *path,
+                           bt_picture_format format, bt_draw_fn *draw,
+                           void *user, bauta_error *err);
+
 /* ---- drawing functions --------------------------------------------------- */
 
 /* The colour of text. */

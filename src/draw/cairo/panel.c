@@ -166,7 +166,8 @@ static bauta_status border_draw(const bt_canvas *c, const bt_picture *p,
 {
     const bauta_mask *mask = p->mask;
     // Many tiny spans would be all border.
-    if (c->layout.cell < 3.0 && mask->start[mask->queries] > 4 * mask->queries)
+    if (c->layout.cell < 3.0 &&
+        bt_mask_rows(mask)->start[mask->queries] > 4 * mask->queries)
         return BAUTA_OK;
     size_t bytes = bt_size_mul(2 * spans_most(mask) + 1, sizeof(bauta_span));
     bauta_span *space = bt_alloc(bytes);

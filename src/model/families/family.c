@@ -3,15 +3,17 @@
 #include "model/families/family.h"
 
 #include "base/error.h"
+#include "model/layer_mask.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 static const bt_family *const families[] = {
-    &bt_family_gpt2,    &bt_family_llama,  &bt_family_mistral,
-    &bt_family_qwen2,   &bt_family_qwen3,  &bt_family_bert,
-    &bt_family_roberta, &bt_family_marian, &bt_family_bart,
+    &bt_family_gpt2,  &bt_family_llama, &bt_family_mistral, &bt_family_qwen2,
+    &bt_family_qwen3, &bt_family_bert,  &bt_family_roberta, &bt_family_marian,
+    &bt_family_bart,  &bt_family_t5,    &bt_family_gemma2,  &bt_family_gemma3,
+    &bt_family_mpt,
 };
 
 /* Whether a word is in a list separated by spaces. */
@@ -29,7 +31,7 @@ static bool listed(const char *list, const char *word)
 
 static void reject_type(bt_config_reader *reader)
 {
-    char list[128] = "which is not among";
+    char list[192] = "which is not among";
     for (size_t i = 0; i < BT_LEN(families); i++) {
         size_t used = strlen(list);
         snprintf(list + used, sizeof(list) - used, " %s",
@@ -87,6 +89,22 @@ uint32_t bt_family_padding_token(bt_config_reader *reader)
 {
     return (uint32_t)bt_config_reader_size_or(reader, "pad_token_id",
                                               BT_IGNORE_INDEX);
+}
+
+void bt_family_check_layer_types(const bt_model_config *config,
+                                 bt_config_reader *reader, const char *key)
+{
+    for (size_t l = 0; l < bt_config_reader_list_size(reader, "layer_types");
+         l++) {
+        bool window = bt_layer_window(config, l) > 0;
+        if (strcmp(bt_config_reader_list_string(reader, "layer_types", l),
+                   window ? "sliding_attention" : "full_attention") == 0)
+            continue;
+        char why[64];
+        snprintf(why, sizeof(why), "which differs from %s", key);
+        bt_config_reader_reject(reader, "layer_types", why);
+        return;
+    }
 }
 
 enum { NAME_BYTES = 160 };

@@ -24,7 +24,8 @@ typedef struct bt_family {
 
 extern const bt_family bt_family_gpt2, bt_family_llama, bt_family_mistral,
     bt_family_qwen2, bt_family_qwen3, bt_family_bert, bt_family_roberta,
-    bt_family_marian, bt_family_bart;
+    bt_family_marian, bt_family_bart, bt_family_t5, bt_family_gemma2,
+    bt_family_gemma3, bt_family_mpt;
 
 /* The family of a config. NULL if it is unknown; the reader's error then lists
  * the known ones. */
@@ -38,6 +39,11 @@ bt_act bt_family_activation(bt_config_reader *reader, const char *key,
 
 /* The padding token, or BT_IGNORE_INDEX if the config has none. */
 uint32_t bt_family_padding_token(bt_config_reader *reader);
+
+/* Newer files also list the kind of each layer, and transformers uses the list.
+ * Reject one that differs from the config, which `key` decides. */
+void bt_family_check_layer_types(const bt_model_config *config,
+                                 bt_config_reader *reader, const char *key);
 
 /* Visit a parameter, whose name is given by a format. A parameter that the
  * model does not have is skipped. */

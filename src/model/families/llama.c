@@ -3,7 +3,6 @@
  * feed-forward, grouped-query attention. Mistral adds a sliding window, Qwen2
  * biases of q, k and v, Qwen3 an RMS norm of each head's queries and keys. */
 #include "model/families/family.h"
-#include "model/layer_mask.h"
 
 #include <string.h>
 
@@ -85,23 +84,6 @@ static void read_mistral(bt_model_config *config, bt_config_reader *reader)
     config->window = bt_config_reader_size_or(reader, "sliding_window", 0);
 }
 
-/* Newer files also list the kind of each layer, and transformers uses the list.
- * The two must agree. */
-static void check_layer_types(const bt_model_config *config,
-                              bt_config_reader *reader)
-{
-    for (size_t l = 0; l < bt_config_reader_list_size(reader, "layer_types");
-         l++) {
-        bool window = bt_layer_window(config, l) > 0;
-        if (strcmp(bt_config_reader_list_string(reader, "layer_types", l),
-                   window ? "sliding_attention" : "full_attention") == 0)
-            continue;
-        bt_config_reader_reject(reader, "layer_types",
-                                "which differs from max_window_layers");
-        return;
-    }
-}
-
 /* With use_sliding_window, Qwen's layers from max_window_layers on have the
  * window. */
 static void read_qwen_window(bt_model_config *config, bt_config_reader *reader)
@@ -111,7 +93,7 @@ static void read_qwen_window(bt_model_config *config, bt_config_reader *reader)
         config->window_first_layer =
             bt_config_reader_size_or(reader, "max_window_layers", 28);
     }
-    check_layer_types(config, reader);
+    bt_family_check_layer_types(config, reader, "max_window_layers");
 }
 
 static void read_qwen2(bt_model_config *config, bt_config_reader *reader)

@@ -6,15 +6,7 @@
 #ifndef BT_ACT_H
 #define BT_ACT_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-typedef enum bt_act {
-    BT_ACT_RELU,
-    BT_ACT_GELU_ERF,  /* x Phi(x) */
-    BT_ACT_GELU_TANH, /* its tanh approximation */
-    BT_ACT_SILU       /* x sigmoid(x) */
-} bt_act;
+#include "backend/op_types.h"
 
 /* v = act(x[j]), times by[j] unless `by` is NULL. Then to[j] = v, or to[j] += v
  * with `add`. `to` may be x or `by`. */

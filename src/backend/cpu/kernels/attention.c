@@ -6,7 +6,7 @@
  * sum, but may not change the order of any chain. */
 #include "backend/cpu/kernels/attention.h"
 
-#include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/kernels/tanh.h"
 
 enum { BLOCK = 64 };
 
@@ -32,6 +32,17 @@ static float dot(const float *row, const float *block, size_t columns, size_t j)
     return sum;
 }
 
+/* The score of row and key j from their product x. */
+static float score_of(const bt_score_terms *terms, float x, size_t row,
+                      size_t j)
+{
+    if (terms && terms->cap != 0.0f)
+        x = terms->cap * bt_tanh(x);
+    if (terms && terms->bias)
+        x = fmaf(terms->bias[row][j], (float)BT_LOG2E, x);
+    return x;
+}
+
 /* Scores, then probabilities p of one row, and its new m and l. Returns the
  * factor that rescales the earlier blocks. */
 static float forward_row(const bt_attention_step *s, size_t row)
@@ -41,7 +52,9 @@ static float forward_row(const bt_attention_step *s, size_t row)
     for (size_t j = 0; j < BLOCK; j++) {
         if (!visible(s->words, row, j))
             continue;
-        p[j] = dot(s->q + row * s->head_pad, s->kt, s->head_dim, j);
+        p[j] = score_of(s->terms,
+                        dot(s->q + row * s->head_pad, s->kt, s->head_dim, j),
+                        row, j);
         if (p[j] > max)
             max = p[j];
     }
@@ -83,10 +96,15 @@ static void backward_row(const bt_attention_grad *g, size_t row)
     for (size_t j = 0; j < BLOCK; j++) {
         if (!visible(g->words, row, j))
             continue;
-        float s = dot(g->q + row * g->head_pad, g->kt, g->head_dim, j);
+        float x = dot(g->q + row * g->head_pad, g->kt, g->head_dim, j);
         float dp = dot(g->dout + row * g->value_pad, g->vt, g->value_dim, j);
-        p[j] = bt_exp2(s - g->lse[row]);
+        p[j] = bt_exp2(score_of(g->terms, x, row, j) - g->lse[row]);
         ds[j] = p[j] * (dp - g->delta[row]);
+        if (g->terms && g->terms->cap != 0.0f) {
+            float t = bt_tanh(x);
+            g->raw[row * BLOCK + j] = ds[j];
+            ds[j] *= fmaf(-t, t, 1.0f);
+        }
     }
 }
 

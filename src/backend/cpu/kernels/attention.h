@@ -19,7 +19,8 @@
  *     panel 0 (64 keys, 64 columns), panel 1 (64 keys, 64 columns), ...
  *
  * Units: queries are scaled by scale * log2(e) in advance, so scores are base-2
- * logarithms and the exponential is bt_exp2(). */
+ * logarithms and the exponential is bt_exp2(). With a softcap they are scaled
+ * by scale / softcap instead, and `terms` make the score of the product. */
 #ifndef BT_ATTENTION_H
 #define BT_ATTENTION_H
 
@@ -49,9 +50,20 @@ typedef void bt_transpose_fn(float *to, const float *from, size_t stride,
                              size_t keys, size_t columns);
 bt_transpose_fn bt_transpose_f32_c;
 
+/* What is done to a score x after its product: first the softcap, then the
+ * bias, each of which may be missing. Only biases of visible keys are read.
+ *
+ *   x = cap * tanh(x)                cap is softcap * log2(e)
+ *   x = fma(bias[row][j], log2(e), x) */
+typedef struct bt_score_terms {
+    float cap;                /* 0: none */
+    const float *const *bias; /* (rows) of 64 biases each; NULL: none */
+} bt_score_terms;
+
 /* The forward step. For each row, in this order:
  *
  *   s[j] = chain over d of fma(q[d], kt[d][j], .) from 0, for visible j
+ *   s[j] by the terms, if there are any
  *   n    = max(m, s[j] ...)          NaN is ignored
  *   base = n, or 0 where n is -infinity
  *   a    = exp2(m - base)            rescales the earlier blocks; often 1
@@ -61,16 +73,17 @@ bt_transpose_fn bt_transpose_f32_c;
  *   m    = n */
 typedef struct bt_attention_step {
     size_t rows, head_dim, head_pad, value_pad;
-    const float *q;        /* (rows, head_pad) scaled */
-    const float *kt;       /* (head_dim, 64) */
-    const float *v;        /* 64 values in panels of columns, as above */
-    const float *next;     /* keys of the next block, or NULL */
-    const uint64_t *words; /* (rows) or NULL: every row sees all 64 */
-    float *m;              /* (rows) starts at -infinity */
-    float *l;              /* (rows, 16) starts at 0 */
-    float *o;              /* (rows, value_pad) starts at 0 */
-    float *p;              /* (rows, 64) scratch */
-    bt_prefetch *prefetch; /* rows to prefetch meanwhile, or NULL */
+    const float *q;              /* (rows, head_pad) scaled */
+    const float *kt;             /* (head_dim, 64) */
+    const float *v;              /* 64 values in panels of columns, as above */
+    const float *next;           /* keys of the next block, or NULL */
+    const uint64_t *words;       /* (rows) or NULL: every row sees all 64 */
+    float *m;                    /* (rows) starts at -infinity */
+    float *l;                    /* (rows, 16) starts at 0 */
+    float *o;                    /* (rows, value_pad) starts at 0 */
+    float *p;                    /* (rows, 64) scratch */
+    bt_prefetch *prefetch;       /* rows to prefetch meanwhile, or NULL */
+    const bt_score_terms *terms; /* or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
 bt_attention_forward_fn bt_attention_forward_f32_c;
@@ -86,7 +99,12 @@ bt_attention_forward_fn bt_attention_forward_f32_c;
  *   dv[j][e] = chain over seeing rows  of fma(p[j], dout[e], .)
  *
  * each starting from the value in memory. The caller finally multiplies dq by
- * the scale and dk by ln 2, since q is scaled and k is not. */
+ * the scale and dk by ln 2, since q is scaled and k is not.
+ *
+ * With a softcap, t = tanh(x): before the three chains the gradient of the
+ * biased score moves to `raw`, and ds becomes that of the product:
+ *
+ *   raw[j] = ds[j]        ds[j] = raw[j] * fma(-t, t, 1) */
 typedef struct bt_attention_grad {
     size_t rows, head_dim, head_pad, value_dim, value_pad;
     const float *q;        /* (rows, head_pad) scaled */
@@ -102,6 +120,8 @@ typedef struct bt_attention_grad {
     float *dv;             /* (64, value_pad) */
     float *p, *ds;         /* (rows, 64) scratch each */
     bt_prefetch *prefetch; /* rows to prefetch meanwhile, or NULL */
+    const bt_score_terms *terms; /* or NULL */
+    float *raw;                  /* (rows, 64) scratch if there is a softcap */
 } bt_attention_grad;
 typedef void bt_attention_backward_fn(const bt_attention_grad *grad);
 bt_attention_backward_fn bt_attention_backward_f32_c;

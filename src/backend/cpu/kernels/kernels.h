@@ -15,6 +15,7 @@
 #include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/norm.h"
 #include "backend/cpu/kernels/rotary.h"
+#include "backend/cpu/kernels/softcap.h"
 #include "backend/cpu/kernels/softmax.h"
 
 /* Every kernel, one line each. The name is the same everywhere: bt_<name>_fn,
@@ -32,6 +33,8 @@
     X(norm_backward_gain) \
     X(rotary)             \
     X(scale)              \
+    X(softcap)            \
+    X(softcap_backward)   \
     X(row_sum)            \
     X(row_affine)         \
     X(transpose)          \

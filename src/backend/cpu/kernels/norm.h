@@ -20,10 +20,7 @@
 #ifndef BT_NORM_H
 #define BT_NORM_H
 
-#include <stdbool.h>
-#include <stddef.h>
-
-typedef enum bt_norm_kind { BT_NORM_LAYER, BT_NORM_RMS } bt_norm_kind;
+#include "backend/op_types.h"
 
 /* No output overlaps another array. */
 typedef struct bt_norm {

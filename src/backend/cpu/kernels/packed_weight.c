@@ -14,11 +14,10 @@ size_t bt_packed_weight_panels(size_t outputs)
     return outputs / BT_PANEL_COLUMNS + (outputs % BT_PANEL_COLUMNS != 0);
 }
 
-size_t bt_packed_weight_bytes(bt_packed_type type, size_t outputs,
-                              size_t inputs)
+size_t bt_packed_weight_bytes(bauta_dtype type, size_t outputs, size_t inputs)
 {
     size_t panel =
-        bt_size_mul(inputs, BT_PANEL_COLUMNS * bt_packed_type_size(type));
+        bt_size_mul(inputs, BT_PANEL_COLUMNS * bt_packed_element_size(type));
     return bt_size_mul(bt_packed_weight_panels(outputs), panel);
 }
 
@@ -117,10 +116,10 @@ static void store_int8(int8_t *to, const float *block, const float *scales,
 static void store(const bt_packed_weight *c, size_t at, const float *block,
                   const float *scales, size_t count)
 {
-    if (c->type == BT_PACKED_F32)
+    if (c->type == BAUTA_FLOAT32)
         memcpy((float *)c->panels + at, block,
                count * BT_PANEL_COLUMNS * sizeof(float));
-    else if (c->type == BT_PACKED_BF16)
+    else if (c->type == BAUTA_BFLOAT16)
         store_bf16((uint16_t *)c->panels + at, block, count);
     else
         store_int8((int8_t *)c->panels + at, block, scales, count);

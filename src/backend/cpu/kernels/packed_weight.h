@@ -27,8 +27,8 @@
 #ifndef BT_PACKED_WEIGHT_H
 #define BT_PACKED_WEIGHT_H
 
-#include <stdbool.h>
-#include <stddef.h>
+#include "tensor/dtype.h"
+
 #include <stdint.h>
 #include <string.h>
 
@@ -36,14 +36,8 @@
  * others. */
 enum { BT_PANEL_COLUMNS = 48 };
 
-typedef enum bt_packed_type {
-    BT_PACKED_F32,
-    BT_PACKED_BF16,
-    BT_PACKED_INT8
-} bt_packed_type;
-
 typedef struct bt_packed_weight {
-    bt_packed_type type;
+    bauta_dtype type;
     size_t outputs, inputs;
     void *panels;  /* (panels, inputs, BT_PANEL_COLUMNS), aligned to BT_ALIGN */
     float *scales; /* (outputs rounded up to BT_PANEL_COLUMNS) of int8, else
@@ -52,8 +46,7 @@ typedef struct bt_packed_weight {
 
 /* Number of panels of a matrix, and their size in bytes. */
 size_t bt_packed_weight_panels(size_t outputs);
-size_t bt_packed_weight_bytes(bt_packed_type type, size_t outputs,
-                              size_t inputs);
+size_t bt_packed_weight_bytes(bauta_dtype type, size_t outputs, size_t inputs);
 
 /* Fill one panel and its scales from a float32 matrix (outputs, inputs) or, if
  * `transposed`, (inputs, outputs), with rows `stride` apart. Padding becomes 0.
@@ -66,10 +59,10 @@ bool bt_packed_weight_pack(const bt_packed_weight *packed, size_t panel,
 void bt_packed_weight_row(float *to, const bt_packed_weight *packed,
                           size_t output, float scale);
 
-static inline size_t bt_packed_type_size(bt_packed_type type)
+static inline size_t bt_packed_element_size(bauta_dtype type)
 {
-    return type == BT_PACKED_F32    ? sizeof(float)
-           : type == BT_PACKED_BF16 ? sizeof(uint16_t)
+    return type == BAUTA_FLOAT32    ? sizeof(float)
+           : type == BAUTA_BFLOAT16 ? sizeof(uint16_t)
                                     : sizeof(int8_t);
 }
 
@@ -88,9 +81,9 @@ static inline float bt_packed_weight_at(const bt_packed_weight *c,
     size_t at =
         (output / BT_PANEL_COLUMNS * c->inputs + input) * BT_PANEL_COLUMNS +
         output % BT_PANEL_COLUMNS;
-    if (c->type == BT_PACKED_F32)
+    if (c->type == BAUTA_FLOAT32)
         return ((const float *)c->panels)[at];
-    if (c->type == BT_PACKED_BF16)
+    if (c->type == BAUTA_BFLOAT16)
         return bt_bf16_widen(((const uint16_t *)c->panels)[at]);
     return (float)((const int8_t *)c->panels)[at];
 }

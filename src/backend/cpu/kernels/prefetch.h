@@ -27,6 +27,13 @@ typedef struct bt_prefetch {
     size_t pace; /* rows per bt_prefetch_some() */
 } bt_prefetch;
 
+/* An empty list. The ranges stay uninitialised. */
+static inline void bt_prefetch_init(bt_prefetch *list)
+{
+    list->parts = list->total = 0;
+    list->part_at = list->row_at = list->pace = 0;
+}
+
 /* Add a range of rows; ignored when the list is full. */
 static inline void bt_prefetch_add(bt_prefetch *list, const float *rows,
                                    size_t stride, size_t count, size_t columns)

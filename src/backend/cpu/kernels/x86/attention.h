@@ -354,12 +354,46 @@ static void transposed_keys(const transposed_sums *a)
     }
 }
 
-/* ---- Forward ----------------------------------------------------------- */
+/* ---- Score terms ------------------------------------------------------- */
 
 INLINE vm row_lanes(uint64_t word, size_t v, int masked)
 {
     return masked ? vm_bits(word >> v * VL) : vm_all();
 }
+
+/* Products to scores, vectors first to end - 1 of one row. `slope`, which may
+ * be NULL, receives the derivative of the softcap. */
+INLINE void terms_row(const bt_score_terms *terms, size_t row, float *p,
+                      float *slope, uint64_t word, size_t first, size_t end)
+{
+    const float *bias = terms->bias ? terms->bias[row] : NULL;
+    for (size_t v = first; v < end; v++) {
+        vf x = vf_load(p + v * VL);
+        if (terms->cap != 0.0f) {
+            vf t = vf_tanh(x);
+            x = vf_mul(vf_set(terms->cap), t);
+            if (slope)
+                vf_store(slope + v * VL,
+                         vf_fma(vf_sub(vf_set(-0.0f), t), t, vf_set(1.0f)));
+        }
+        if (bias)
+            x = vf_fma(vf_load_where(row_lanes(word, v, 1), bias + v * VL),
+                       vf_set((float)BT_LOG2E), x);
+        vf_store(p + v * VL, x);
+    }
+}
+
+/* The same for the rows of a strip. */
+static void terms_strip(const bt_score_terms *terms, size_t row, size_t rows,
+                        float *p, const uint64_t *words, size_t first,
+                        size_t end)
+{
+    for (size_t r = row; r < row + rows; r++)
+        terms_row(terms, r, p + r * BLOCK, NULL,
+                  words ? words[r] : ~(uint64_t)0, first, end);
+}
+
+/* ---- Forward ----------------------------------------------------------- */
 
 /* The largest visible score of each row of a strip, one lane per row. Only
  * vectors `first` to `end` - 1 of the block hold visible keys. */
@@ -433,6 +467,8 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
     }
     size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
     dots_strip(scores, row, rows, first, end);
+    if (s->terms)
+        terms_strip(s->terms, row, rows, s->p, s->words, first, end);
     if (m.to - m.from < BLOCK)
         return softmax_strip(s, row, rows, scale, first, end, 1);
     // Everything is visible, as is common for six rows of a partial block.
@@ -469,6 +505,7 @@ static void forward_rows(const bt_attention_step *s)
 void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
 {
     bt_attention_step s = *step;
+    bt_score_terms terms;
     for (size_t row = 0; row < step->rows; row += FORWARD_ROWS) {
         s.rows = step->rows - row;
         if (s.rows > FORWARD_ROWS)
@@ -479,6 +516,11 @@ void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
         s.l = step->l + row * BT_LANES;
         s.o = step->o + row * s.value_pad;
         s.p = step->p + row * BLOCK;
+        if (step->terms) {
+            terms = *step->terms;
+            terms.bias = terms.bias ? terms.bias + row : NULL;
+            s.terms = &terms;
+        }
         forward_rows(&s);
     }
 }
@@ -499,6 +541,17 @@ INLINE void softmax_backward_row(float *p, float *ds, float lse, float delta,
     }
 }
 
+/* The gradients of the scores move to raw, and ds becomes that of the products;
+ * raw holds the derivatives of the softcap before. */
+INLINE void softcap_backward_row(float *ds, float *raw)
+{
+    for (size_t v = 0; v < BLOCK_VECS; v++) {
+        vf d = vf_load(ds + v * VL);
+        vf_store(ds + v * VL, vf_mul(d, vf_load(raw + v * VL)));
+        vf_store(raw + v * VL, d);
+    }
+}
+
 /* One product after the other, so that each keeps its block in the L1 cache. */
 static void backward_weights(const bt_attention_grad *g)
 {
@@ -516,10 +569,16 @@ static void backward_weights(const bt_attention_grad *g)
     for (size_t row = 0; row < g->rows; row++) {
         float *p = g->p + row * BLOCK, *ds = g->ds + row * BLOCK;
         uint64_t word = g->words ? g->words[row] : ~(uint64_t)0;
+        bool cap = g->terms && g->terms->cap != 0.0f;
+        if (g->terms && word)
+            terms_row(g->terms, row, p, cap ? g->raw + row * BLOCK : NULL, word,
+                      0, BLOCK_VECS);
         if (word == ~(uint64_t)0)
             softmax_backward_row(p, ds, g->lse[row], g->delta[row], 0, 0);
         else if (word)
             softmax_backward_row(p, ds, g->lse[row], g->delta[row], word, 1);
+        if (cap && word)
+            softcap_backward_row(ds, g->raw + row * BLOCK);
     }
 }
 

@@ -3,8 +3,7 @@
  * AVX-512.
  *
  * Several rows share each panel that is read and widened. One row takes two
- * panels at once if there are enough registers: memory delivers two streams
- * faster than one. */
+ * panels at once: memory delivers two streams faster than one. */
 #ifndef BT_PACKED_WEIGHT_X86_H
 #define BT_PACKED_WEIGHT_X86_H
 
@@ -16,11 +15,11 @@ enum {
     LINE = 64, /* bytes of a cache line */
     PANEL_VECTORS = BT_PANEL_COLUMNS / VL,
     PANEL_ROWS = VL == 16 ? 8 : 4, /* rows that share a panel */
-    PANEL_PART = 3,          /* vectors of it, if there are several rows */
-    PAIR = VL == 16 ? 2 : 1, /* panels that one row takes together */
-    /* Prefetch distance. bfloat16 needs none: the hardware prefetcher keeps up.
+    PANEL_PART = 3, /* vectors of it, if there are several rows */
+    PAIR = 2,       /* panels that one row takes together */
+    /* Prefetch distance. float32 needs none: the hardware prefetcher keeps up.
      */
-    INT8_PREFETCH_BYTES = 4096
+    PANEL_PREFETCH_BYTES = 4096
 };
 
 /* op(A) in memory. */
@@ -70,10 +69,10 @@ INLINE vf vf_from_int8(const int8_t *x)
 
 #endif
 
-INLINE vf widen(const bt_packed_type type, const char *from, size_t at)
+INLINE vf widen(const bauta_dtype type, const char *from, size_t at)
 {
-    return type == BT_PACKED_F32    ? vf_load((const float *)from + at)
-           : type == BT_PACKED_BF16 ? vf_from_bf16((const uint16_t *)from + at)
+    return type == BAUTA_FLOAT32    ? vf_load((const float *)from + at)
+           : type == BAUTA_BFLOAT16 ? vf_from_bf16((const uint16_t *)from + at)
                                     : vf_from_int8((const int8_t *)from + at);
 }
 
@@ -84,11 +83,11 @@ INLINE const char *panel_at(const bt_packed_weight *c, size_t output,
     size_t at =
         (output / BT_PANEL_COLUMNS * c->inputs + from) * BT_PANEL_COLUMNS +
         output % BT_PANEL_COLUMNS;
-    return (const char *)c->panels + at * bt_packed_type_size(c->type);
+    return (const char *)c->panels + at * bt_packed_element_size(c->type);
 }
 
 /* One vector of outputs over some inputs, as float32. */
-INLINE void widen_along(const bt_packed_type type, float *to, size_t step,
+INLINE void widen_along(const bauta_dtype type, float *to, size_t step,
                         const char *panel, size_t depth)
 {
     for (size_t p = 0; p < depth; p++, to += step)
@@ -99,12 +98,12 @@ static void widen_columns(float *to, size_t step, const bt_packed_weight *c,
                           size_t output, size_t from, size_t depth)
 {
     const char *panel = panel_at(c, output, from);
-    if (c->type == BT_PACKED_F32)
-        widen_along(BT_PACKED_F32, to, step, panel, depth);
-    else if (c->type == BT_PACKED_BF16)
-        widen_along(BT_PACKED_BF16, to, step, panel, depth);
+    if (c->type == BAUTA_FLOAT32)
+        widen_along(BAUTA_FLOAT32, to, step, panel, depth);
+    else if (c->type == BAUTA_BFLOAT16)
+        widen_along(BAUTA_BFLOAT16, to, step, panel, depth);
     else
-        widen_along(BT_PACKED_INT8, to, step, panel, depth);
+        widen_along(BAUTA_INT8, to, step, panel, depth);
 }
 
 /* ---- Few rows ---------------------------------------------------------- */
@@ -117,19 +116,22 @@ typedef struct panel_job {
     float *sums; /* (rows, BT_PANEL_COLUMNS) from the first vector on */
 } panel_job;
 
-INLINE void prefetch_panel(const bt_packed_type type, const char *panel)
+/* Prefetch as much of a panel as one step of k reads. */
+INLINE void prefetch_panel(const bauta_dtype type, const char *panel)
 {
-    if (type == BT_PACKED_INT8)
-        prefetch(panel + INT8_PREFETCH_BYTES);
+    const size_t bytes = BT_PANEL_COLUMNS * bt_packed_element_size(type);
+    if (type != BAUTA_FLOAT32)
+        UNROLLED_FOR (size_t at = 0; at < bytes; at += LINE)
+            prefetch(panel + PANEL_PREFETCH_BYTES + at);
 }
 
 /* The chains of several rows with one panel, or of one row with several panels:
  * `chains` of them, of `vectors` vectors each. */
-INLINE void panel_chains(const bt_packed_type type, const size_t panels,
+INLINE void panel_chains(const bauta_dtype type, const size_t panels,
                          const size_t chains, const size_t vectors,
                          const panel_job *job)
 {
-    const size_t step = BT_PANEL_COLUMNS * bt_packed_type_size(type);
+    const size_t step = BT_PANEL_COLUMNS * bt_packed_element_size(type);
     const size_t rows = chains / panels;
     const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
     const float *a = job->a.at;
@@ -189,9 +191,9 @@ typedef void panel_fn(const panel_job *job);
                                          name##_4 }
 #endif
 
-PANEL_FNS(f32_chain, BT_PACKED_F32);
-PANEL_FNS(bf16_chain, BT_PACKED_BF16);
-PANEL_FNS(int8_chain, BT_PACKED_INT8);
+PANEL_FNS(f32_chain, BAUTA_FLOAT32);
+PANEL_FNS(bf16_chain, BAUTA_BFLOAT16);
+PANEL_FNS(int8_chain, BAUTA_INT8);
 
 static panel_fn *const *const chains[] = { f32_chains, bf16_chains,
                                            int8_chains };
@@ -201,19 +203,19 @@ static void pair_product(const bt_gemm *g, size_t output)
 {
     panel_job job = { .panel = panel_at(g->packed, output, 0),
                       .next = g->k * BT_PANEL_COLUMNS *
-                              bt_packed_type_size(g->packed->type),
+                              bt_packed_element_size(g->packed->type),
                       .depth = g->k,
                       .a = source_of(g, 0),
                       .sums = g->c + output };
     for (size_t j = 0; g->packed->scales && j < PAIR * BT_PANEL_COLUMNS;
          j += VL)
         prefetch(g->packed->scales + output + j); // used at the end
-    if (g->packed->type == BT_PACKED_F32)
-        panel_chains(BT_PACKED_F32, PAIR, PAIR, PANEL_VECTORS, &job);
-    else if (g->packed->type == BT_PACKED_BF16)
-        panel_chains(BT_PACKED_BF16, PAIR, PAIR, PANEL_VECTORS, &job);
+    if (g->packed->type == BAUTA_FLOAT32)
+        panel_chains(BAUTA_FLOAT32, PAIR, PAIR, PANEL_VECTORS, &job);
+    else if (g->packed->type == BAUTA_BFLOAT16)
+        panel_chains(BAUTA_BFLOAT16, PAIR, PAIR, PANEL_VECTORS, &job);
     else
-        panel_chains(BT_PACKED_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
+        panel_chains(BAUTA_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
 }
 
 /* The chains of `count` outputs from `output` on, all in one panel. Whole

@@ -9,4 +9,5 @@
 #include "backend/cpu/kernels/dropout.c"
 #include "backend/cpu/kernels/norm.c"
 #include "backend/cpu/kernels/rotary.c"
+#include "backend/cpu/kernels/softcap.c"
 #include "backend/cpu/kernels/softmax.c"

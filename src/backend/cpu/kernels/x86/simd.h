@@ -6,7 +6,7 @@
 #ifndef BT_SIMD_H
 #define BT_SIMD_H
 
-#include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/kernels/tanh.h"
 
 #include <immintrin.h>
 #include <stddef.h>
@@ -20,6 +20,19 @@ INLINE void prefetch(const void *address)
 {
     _mm_prefetch((const char *)address, _MM_HINT_T1);
 }
+
+/* The same into L1. */
+INLINE void prefetch_l1(const void *address)
+{
+    _mm_prefetch((const char *)address, _MM_HINT_T0);
+}
+
+/* Keep a pointer or a size, or a vector, in its register as it is now: the
+ * compiler neither computes it again later nor folds its load into its uses.
+ * Unrolled loops otherwise get a pointer for each step, more than there are
+ * registers. */
+#define KEEP(x) __asm__ volatile("" : "+r"(x))
+#define KEEP_VECTOR(x) __asm__ volatile("" : "+v"(x))
 
 /* A loop of constant length after inlining. Accumulators stay in registers only
  * if it is fully unrolled. */
@@ -65,6 +78,24 @@ INLINE vf vf_mul(vf a, vf b)
     return _mm512_mul_ps(a, b);
 }
 /* b where a is NaN, as in `a > b ? a : b`. */
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm512_div_ps(a, b);
+}
+INLINE vf vf_abs(vf a)
+{
+    return _mm512_abs_ps(a);
+}
+/* |a| with the sign of b. */
+INLINE vf vf_copysign(vf a, vf b)
+{
+    vf sign = vf_set(-0.0f);
+    return _mm512_or_ps(_mm512_andnot_ps(sign, a), _mm512_and_ps(sign, b));
+}
+INLINE vm vf_at_most(vf a, float x)
+{
+    return _mm512_cmp_ps_mask(a, vf_set(x), _CMP_LE_OQ);
+}
 INLINE vf vf_max(vf a, vf b)
 {
     return _mm512_max_ps(a, b);
@@ -222,6 +253,23 @@ INLINE vf vf_mul(vf a, vf b)
 {
     return _mm256_mul_ps(a, b);
 }
+INLINE vf vf_div(vf a, vf b)
+{
+    return _mm256_div_ps(a, b);
+}
+INLINE vf vf_abs(vf a)
+{
+    return _mm256_andnot_ps(vf_set(-0.0f), a);
+}
+INLINE vf vf_copysign(vf a, vf b)
+{
+    vf sign = vf_set(-0.0f);
+    return _mm256_or_ps(_mm256_andnot_ps(sign, a), _mm256_and_ps(sign, b));
+}
+INLINE vm vf_at_most(vf a, float x)
+{
+    return _mm256_cmp_ps(a, vf_set(x), _CMP_LE_OQ);
+}
 INLINE vf vf_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
@@ -360,6 +408,23 @@ INLINE vf vf_exp2_where(vm m, vf x)
     p = vf_fma(p, f, vf_set(BT_EXP2_C1));
     p = vf_fma(p, f, vf_set(1.0f));
     return vf_mul_from(m, x, BT_EXP2_MIN, p, vf_shift23(t));
+}
+
+/* bt_tanh. */
+INLINE vf vf_tanh(vf x)
+{
+    vf a = vf_abs(x), z = vf_mul(x, x), one = vf_set(1.0f);
+    vf p = vf_fma(vf_set(BT_TANH_C4), z, vf_set(BT_TANH_C3));
+    p = vf_fma(p, z, vf_set(BT_TANH_C2));
+    p = vf_fma(p, z, vf_set(BT_TANH_C1));
+    p = vf_fma(p, z, vf_set(BT_TANH_C0));
+    vf small = vf_fma(vf_mul(x, z), p, x);
+    vf y = vf_mul(a, vf_set((float)(2 * BT_LOG2E)));
+    y = vf_min(vf_set(BT_EXP2_MAX), y); // y where y is NaN
+    vf e = vf_exp2_where(vm_all(), y);
+    vf large = vf_sub(one, vf_div(vf_set(2.0f), vf_add(e, one)));
+    return vf_select(vf_at_most(a, BT_TANH_SMALL), small,
+                     vf_copysign(large, x));
 }
 
 /* Load or store the first `lanes` lanes, at least 1. Memory beyond them is not

@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
+ *
+ *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
+ *             [--generate N] [--batch N] [--profile 1]
+ *
+ * Weights and tokens are random. Training is forward, backward, clipping and
+ * AdamW with float32 master weights on a batch of N sequences of a length; the
+ * first two steps are not counted. Generation is greedy, after a prompt of 16
+ * tokens, for one sequence and for a batch. --profile waits for every operation
+ * and prints how long each took in all, by its kind and the width of its
+ * result. */
+#include "runtime/context.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static const char gpt2[] =
+    "{\"model_type\": \"gpt2\", \"n_embd\": 768, \"n_head\": 12, "
+    "\"n_layer\": 12, \"vocab_size\": 50257, \"n_positions\": 1024}";
+static const char llama1b[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 2048, "
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+    "\"num_hidden_layers\": 16, \"intermediate_size\": 8192, "
+    "\"vocab_size\": 128256, \"max_position_embeddings\": 4096, "
+    "\"tie_word_embeddings\": true, \"rms_norm_eps\": 1e-5, "
+    "\"rope_theta\": 500000.0}";
+
+typedef struct settings {
+    const char *config;
+    size_t sequences, length, steps, generate, batch, profile;
+} settings;
+
+static bauta_error err;
+
+static void need(bauta_status status)
+{
+    if (!status)
+        return;
+    fprintf(stderr, "model_gpu: %s\n", err.message);
+    exit(1);
+}
+
+static double now(void)
+{
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+static int by_size(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* ---- Profile ------------------------------------------------------------- */
+
+typedef struct profile_row {
+    bt_op op;
+    size_t columns, calls;
+    double seconds;
+} profile_row;
+
+static struct {
+    const bt_backend *inner;
+    bt_backend timed;
+    profile_row rows[256];
+    size_t count;
+} profile;
+
+static void profile_add(bt_op op, size_t columns, double seconds)
+{
+    size_t i = 0;
+    while (i < profile.count &&
+           (profile.rows[i].op != op || profile.rows[i].columns != columns))
+        i++;
+    if (i == profile.count &&
+        i + 1 < sizeof(profile.rows) / sizeof(*profile.rows))
+        profile.rows[profile.count++] = (profile_row){ op, columns, 0, 0 };
+    profile.rows[i].calls++;
+    profile.rows[i].seconds += seconds;
+}
+
+/* The width that tells operations of one kind apart. */
+#define WIDTH_linear args->layers[0].y->columns
+#define WIDTH_linear_dx args->dx->columns
+#define WIDTH_linear_dw args->dw->columns
+#define WIDTH_sum_rows args->x->columns
+#define WIDTH_embedding args->y->columns
+#define WIDTH_embedding_grad args->dy->columns
+#define WIDTH_scatter_add args->x->columns
+#define WIDTH_norm args->x->columns
+#define WIDTH_norm_grad args->x->columns
+#define WIDTH_act args->x->columns
+#define WIDTH_act_grad args->x->columns
+#define WIDTH_rotary args->x->columns
+#define WIDTH_add args->a->columns
+#define WIDTH_scale args->x->columns
+#define WIDTH_softcap args->x->columns
+#define WIDTH_softcap_grad args->y->columns
+#define WIDTH_accumulate args->x->columns
+#define WIDTH_dropout args->x->columns
+#define WIDTH_attention args->q->columns
+#define WIDTH_attention_grad args->q->columns
+#define WIDTH_kv_write args->k->columns
+#define WIDTH_kv_copy args->count
+#define WIDTH_paged_attention args->q->columns
+#define WIDTH_cross_entropy args->logits->columns
+#define WIDTH_logprobs args->logits->columns
+#define WIDTH_sample args->logits->columns
+#define WIDTH_beam args->logits->columns
+#define WIDTH_adamw args->count
+#define WIDTH_ema args->x->columns
+#define WIDTH_swap args->a->columns
+
+#define TIMED(name)                                                      \
+    static bauta_status timed_##name(                                    \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *e) \
+    {                                                                    \
+        profile.inner->sync(stream, e);                                  \
+        double start = now();                                            \
+        bauta_status status = profile.inner->name(stream, args, e);      \
+        profile.inner->sync(stream, e);                                  \
+        profile_add(BT_OP_##name, WIDTH_##name, now() - start);          \
+        return status;                                                   \
+    }
+BT_OP_MAP(TIMED)
+
+static void profile_begin(bauta_context *context)
+{
+    profile.inner = context->stream->backend;
+    profile.timed = *profile.inner;
+    profile.count = 0;
+#define TAKE(name) profile.timed.name = timed_##name;
+    BT_OP_MAP(TAKE)
+    context->stream->backend = &profile.timed;
+}
+
+static void profile_end(bauta_context *context, size_t steps)
+{
+    double all = 0;
+    context->stream->backend = profile.inner;
+    for (size_t i = 0; i < profile.count; i++)
+        all += profile.rows[i].seconds;
+    for (size_t i = 0; i < profile.count; i++) {
+        const profile_row *r = &profile.rows[i];
+        printf("  %-16s %6zu  %5zu calls  %8.3f ms  %5.1f %%\n",
+               bt_op_name(r->op), r->columns, r->calls / steps,
+               r->seconds / (double)steps * 1e3, r->seconds / all * 100);
+    }
+    printf("  all %.3f ms a step\n", all / (double)steps * 1e3);
+}
+
+/* ---- Training ------------------------------------------------------------ */
+
+static void train(bauta_context *context, bauta_model *model, const settings *o)
+{
+    enum { WARM = 2, MOST = 100 };
+    size_t rows = o->sequences * o->length,
+           vocab = bauta_model_vocab_size(model);
+    uint32_t *ids = malloc((rows + 1) * sizeof(*ids));
+    double seconds[MOST], loss = 0;
+    bauta_trainer *trainer;
+    bauta_train_options options = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_batch batch = BAUTA_BATCH_INIT;
+    bauta_train_batch given = BAUTA_TRAIN_BATCH_INIT;
+    const bauta_train_batch *list = &given;
+    bauta_train_report report = BAUTA_TRAIN_REPORT_INIT;
+    if (!ids || o->steps + WARM > MOST)
+        exit(1);
+    for (size_t i = 0; i <= rows; i++)
+        ids[i] = (uint32_t)((i * 2654435761u) % vocab);
+    options.max_steps = 1000;
+    options.warmup_steps = 1;
+    options.learning_rate = 1e-4;
+    need(bauta_trainer_create(&trainer, context, model, NULL, NULL, &options,
+                              &err));
+    batch.count = o->sequences;
+    batch.stride = o->length;
+    batch.ids = ids;
+    given.target = &batch;
+    given.labels = ids + 1;
+    for (size_t i = 0; i < o->steps + WARM; i++) {
+        double start = now();
+        need(bauta_trainer_step_batch(trainer, list, 1, &report, &err));
+        seconds[i] = now() - start;
+        if (i < WARM)
+            printf("warm-up step %zu: %.1f ms, loss %.4f\n", i,
+                   seconds[i] * 1e3, report.loss);
+        loss = report.loss;
+    }
+    qsort(seconds + WARM, o->steps, sizeof(double), by_size);
+    double median = seconds[WARM + o->steps / 2];
+    printf("training, %zu x %zu tokens: %.1f ms a step, %.0f tokens/s, loss "
+           "%.4f\n",
+           o->sequences, o->length, median * 1e3, (double)rows / median, loss);
+    if (o->profile) {
+        enum { PROFILED = 2 };
+        profile_begin(context);
+        for (size_t i = 0; i < PROFILED; i++)
+            need(bauta_trainer_step_batch(trainer, list, 1, &report, &err));
+        profile_end(context, PROFILED);
+    }
+    bauta_trainer_free(trainer);
+    free(ids);
+}
+
+static void generate(bauta_context *context, const bauta_model *model,
+                     size_t count, size_t tokens, bool profiled)
+{
+    enum { PROMPT = 16 };
+    uint32_t prompt[PROMPT];
+    bauta_generator *generator;
+    bauta_generator_options how = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
+    size_t left = 1, steps = 0;
+    how.max_sequences = count;
+    options.max_new_tokens = tokens;
+    need(bauta_generator_create(&generator, context, model, NULL, &how, &err));
+    for (size_t i = 0; i < count; i++) {
+        bauta_request request = BAUTA_REQUEST_INIT;
+        for (size_t t = 0; t < PROMPT; t++)
+            prompt[t] =
+                (uint32_t)((i * 31 + t * 7) % bauta_model_vocab_size(model));
+        request.tokens = prompt;
+        request.count = PROMPT;
+        request.options = &options;
+        need(bauta_generator_add(generator, &request, &err));
+    }
+    double start = 0;
+    for (; left; steps++) {
+        if (steps == 4 && profiled)
+            profile_begin(context);
+        if (steps == 4)
+            start = now();
+        need(bauta_generator_step(generator, &left, &err));
+    }
+    double seconds = now() - start;
+    if (profiled)
+        profile_end(context, steps - 4);
+    printf("generation, %zu sequences: %.0f tokens/s, %.0f us a step\n", count,
+           (double)(count * (steps - 4)) / seconds,
+           seconds / (double)(steps - 4) * 1e6);
+    for (bauta_result *r; (r = bauta_generator_take(generator));)
+        bauta_result_free(r);
+    bauta_generator_free(generator);
+}
+
+int main(int argc, char **argv)
+{
+    settings o = { gpt2, 64, 1024, 10, 256, 32, 0 };
+    for (int i = 1; i + 1 < argc; i += 2) {
+        size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
+        if (!strcmp(argv[i], "--model"))
+            o.config = strcmp(argv[i + 1], "gpt2") ? llama1b : gpt2;
+        else if (!strcmp(argv[i], "--sequences"))
+            o.sequences = value;
+        else if (!strcmp(argv[i], "--length"))
+            o.length = value;
+        else if (!strcmp(argv[i], "--steps"))
+            o.steps = value;
+        else if (!strcmp(argv[i], "--generate"))
+            o.generate = value;
+        else if (!strcmp(argv[i], "--batch"))
+            o.batch = value;
+        else if (!strcmp(argv[i], "--profile"))
+            o.profile = value;
+    }
+    bauta_context *context;
+    bauta_model *model;
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    double start = now();
+    options.device = "cuda";
+    options.dtype = BAUTA_BFLOAT16;
+    need(bauta_context_create(&context, &options, &err));
+    need(bauta_model_create(&model, o.config, 1, &err));
+    need(bauta_model_to(model, context, &err));
+    printf("%.1f million parameters, created and moved in %.2f s\n",
+           (double)bauta_model_parameter_count(model) * 1e-6, now() - start);
+    if (o.steps)
+        train(context, model, &o);
+    if (o.generate) {
+        generate(context, model, 1, o.generate, false);
+        generate(context, model, o.batch, o.generate, false);
+        if (o.profile)
+            generate(context, model, 1, o.generate, true);
+        if (o.profile)
+            generate(context, model, o.batch, o.generate, true);
+    }
+    bauta_model_free(model);
+    bauta_context_free(context);
+    return 0;
+}

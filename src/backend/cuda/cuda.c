@@ -1,0 +1,214 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* cuda.c - the table of a GPU: streams, buffers, plans, and what is
+ * supported. Every function here makes the stream's GPU the current one and
+ * puts back what the caller's thread had.
+ *
+ * Activations are bfloat16 or float32; the gradients of parameters are float32
+ * always. An operation goes by the types of its tensors. */
+#include "backend/cuda/device.h"
+#include "backend/cuda/gemm.h"
+#include "backend/cuda/gpu.h"
+#include "backend/cuda/stream.h"
+#include "base/error.h"
+
+#include <cuda_runtime_api.h>
+
+/* ---- The current GPU --------------------------------------------------- */
+
+static bauta_status enter(int number, int *before, bauta_error *err)
+{
+    return bt_gpu_table()->enter(number, before, err);
+}
+
+static void leave(int before)
+{
+    bt_gpu_table()->leave(before);
+}
+
+/* Run a call that gives a status on the stream's GPU. */
+#define ON_GPU(stream, err, call)                                   \
+    do {                                                            \
+        int before;                                                 \
+        bauta_status gpu_status =                                   \
+            enter(bt_cuda_stream_of(stream)->number, &before, err); \
+        if (gpu_status)                                             \
+            return gpu_status;                                      \
+        gpu_status = call;                                          \
+        leave(before);                                              \
+        return gpu_status;                                          \
+    } while (0)
+
+/* ---- Streams ----------------------------------------------------------- */
+
+static void stream_free(bt_stream *stream)
+{
+    int before;
+    if (!stream || enter(bt_cuda_stream_of(stream)->number, &before, NULL))
+        return;
+    bt_cuda_stream_free(bt_cuda_stream_of(stream));
+    leave(before);
+}
+
+static bauta_status sync_stream(bt_stream *stream, bauta_error *err)
+{
+    ON_GPU(stream, err, bt_cuda_stream_wait(bt_cuda_stream_of(stream), err));
+}
+
+/* ---- Buffers ----------------------------------------------------------- */
+
+static bauta_status alloc_memory(void **out, size_t bytes, bauta_error *err)
+{
+    cudaError_t error = cudaMalloc(out, bytes ? bytes : 1);
+    if (!error)
+        return BAUTA_OK;
+    *out = NULL;
+    cudaGetLastError();
+    return bt_fail(err, bt_cuda_status(error), "%zu bytes on the GPU: %s",
+                   bytes, cudaGetErrorString(error));
+}
+
+static bauta_status buffer_alloc(bt_stream *stream, bt_buffer *out,
+                                 size_t bytes, bauta_error *err)
+{
+    *out = (bt_buffer){ &bt_cuda_backend, NULL, bytes };
+    ON_GPU(stream, err, alloc_memory(&out->memory, bytes, err));
+}
+
+/* An address says which GPU it is on. */
+static void buffer_free(bt_buffer *buffer)
+{
+    if (buffer->memory && cudaFree(buffer->memory))
+        cudaGetLastError();
+    *buffer = (bt_buffer){ 0 };
+}
+
+static bauta_status upload(bt_stream *stream, const bt_buffer *to,
+                           size_t offset, const void *from, size_t bytes,
+                           bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_stream_upload(bt_cuda_stream_of(stream),
+                                 (char *)to->memory + offset, from, bytes,
+                                 err));
+}
+
+static bauta_status download(bt_stream *stream, void *to, const bt_buffer *from,
+                             size_t offset, size_t bytes, bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_stream_download(bt_cuda_stream_of(stream), to,
+                                   (const char *)from->memory + offset, bytes,
+                                   err));
+}
+
+static bauta_status fill(bt_stream *stream, const bt_buffer *to, size_t offset,
+                         unsigned char value, size_t bytes, bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_stream_fill(bt_cuda_stream_of(stream),
+                               (char *)to->memory + offset, value, bytes, err));
+}
+
+/* ---- Plans ------------------------------------------------------------- */
+
+static bauta_status plan_build(bt_stream *stream, bt_attention_plan **plan,
+                               const bt_batch_mask *mask, bt_plan_use use,
+                               bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_attention_plan_build(bt_cuda_stream_of(stream), plan, mask,
+                                        use, err));
+}
+
+static void plan_free(bt_attention_plan *plan)
+{
+    int before;
+    if (!plan || enter(bt_cuda_attention_plan_number(plan), &before, NULL))
+        return;
+    bt_cuda_attention_plan_free(plan);
+    leave(before);
+}
+
+/* ---- What is supported ------------------------------------------------- */
+
+enum {
+    NORM_COLUMNS = 16384, /* of a head */
+    ROTARY_DIM = 1024,
+    F32_HEAD_DIM = 256,
+    VOCAB = 512 * 1024
+};
+
+static bool attention_fits(bauta_dtype dtype, size_t head_dim)
+{
+    return dtype == BAUTA_BFLOAT16 ? bt_cuda_width(head_dim) > 0
+                                   : head_dim <= F32_HEAD_DIM;
+}
+
+static bool shape_fits(bt_op op, bauta_dtype dtype, const bt_op_shape *s)
+{
+    size_t width = s->heads ? s->columns / s->heads : s->columns;
+    switch (op) {
+    case BT_OP_norm:
+    case BT_OP_norm_grad:
+        return width <= NORM_COLUMNS;
+    case BT_OP_rotary:
+        return s->head_dim % 2 == 0 && s->head_dim <= ROTARY_DIM;
+    case BT_OP_attention:
+    case BT_OP_attention_grad:
+    case BT_OP_kv_write:
+    case BT_OP_kv_copy:
+    case BT_OP_paged_attention:
+        return !s->biased &&
+               (!s->head_dim || attention_fits(dtype, s->head_dim));
+    case BT_OP_cross_entropy:
+    case BT_OP_logprobs:
+        return s->columns <= VOCAB;
+    default:
+        return true;
+    }
+}
+
+/* A number of 0 in the shape is not known. */
+static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
+                     const bt_op_shape *shape)
+{
+    (void)stream;
+    if (dtype != BAUTA_FLOAT32 && dtype != BAUTA_BFLOAT16)
+        return false;
+    if (op == BT_OP_ema && dtype != BAUTA_FLOAT32)
+        return false;
+    if (op == BT_OP_softcap || op == BT_OP_softcap_grad)
+        return false;
+    return !shape || shape_fits(op, dtype, shape);
+}
+
+/* ---- The table --------------------------------------------------------- */
+
+#define ENTRY(name)                                                        \
+    static bauta_status run_##name(                                        \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *err) \
+    {                                                                      \
+        ON_GPU(stream, err,                                                \
+               bt_cuda_op_##name(bt_cuda_stream_of(stream), args, err));   \
+    }
+BT_OP_MAP(ENTRY)
+
+#define SLOT(name) .name = run_##name,
+const bt_backend bt_cuda_backend = {
+    .name = "cuda",
+    // A chunk of the sum over rows of gemm.h, so that dW of a batch in parts
+    // is that of the whole.
+    .logits_rows = BT_GEMM_ROW_CHUNK,
+    .stream_free = stream_free,
+    .sync = sync_stream,
+    .alloc = buffer_alloc,
+    .free = buffer_free,
+    .upload = upload,
+    .download = download,
+    .fill = fill,
+    .plan_build = plan_build,
+    .plan_free = plan_free,
+    .kv_page_bytes = bt_cuda_kv_page_bytes,
+    .supports = supports,
+    BT_OP_MAP(SLOT)
+};

@@ -1,0 +1,349 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* sampling.c - sampling and beam selection on a GPU.
+ *
+ * What the kernels need to know of each row (options, and lists of tokens) goes
+ * to the GPU in one copy; tokens and scores come back in another. */
+#include "backend/cuda/stream.h"
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+
+#include <string.h>
+
+enum { CHOICES_MAX = 1024, CANDIDATES_MAX = 2048 }; /* of bt_cuda_beam() */
+
+/* ---- Lists of tokens ----------------------------------------------------- */
+
+/* Runs twice: with host NULL it only counts. */
+typedef struct token_lists {
+    uint32_t *host;         /* what is copied */
+    const uint32_t *device; /* where it will be */
+    size_t count;
+} token_lists;
+
+/* Append tokens; returns where they will be. */
+static const uint32_t *tokens_put(token_lists *l, const uint32_t *tokens,
+                                  size_t count)
+{
+    const uint32_t *at = l->device ? l->device + l->count : NULL;
+    if (l->host && count)
+        memcpy(l->host + l->count, tokens, count * sizeof(*tokens));
+    l->count += count;
+    return at;
+}
+
+/* Tokens that are masked whatever came before. */
+static void masked_put(bt_cuda_processors *p, token_lists *l,
+                       const bauta_generate_options *o,
+                       const bt_token_history *h)
+{
+    size_t before = l->count;
+    p->masked = tokens_put(l, o->suppress_tokens, o->suppress_token_count);
+    for (size_t i = 0; i < o->bad_word_count; i++) {
+        const bauta_token_seq *word = &o->bad_words[i];
+        if (word->count == 1 && !bt_is_eos_token(o, word->tokens[0]))
+            tokens_put(l, word->tokens, 1);
+    }
+    if (bt_logits_too_short(o, h))
+        tokens_put(l, o->eos_token_ids, o->eos_token_count);
+    p->masked_count = (uint32_t)(l->count - before);
+}
+
+/* Bad words of several tokens: the words, then where each ends. */
+static void bad_words_put(bt_cuda_processors *p, token_lists *l,
+                          const bauta_generate_options *o)
+{
+    p->bad_words = tokens_put(l, NULL, 0);
+    for (size_t i = 0; i < o->bad_word_count; i++)
+        if (o->bad_words[i].count > 1)
+            tokens_put(l, o->bad_words[i].tokens, o->bad_words[i].count);
+    uint32_t end = 0;
+    p->bad_ends = tokens_put(l, NULL, 0);
+    for (size_t i = 0; i < o->bad_word_count; i++)
+        if (o->bad_words[i].count > 1) {
+            end += (uint32_t)o->bad_words[i].count;
+            tokens_put(l, &end, 1);
+            p->bad_word_count++;
+        }
+}
+
+/* The tokens, then the bits of their biases. */
+static void bias_put(bt_cuda_processors *p, token_lists *l,
+                     const bauta_generate_options *o)
+{
+    p->bias_tokens = tokens_put(l, NULL, 0);
+    for (size_t i = 0; i < o->logit_bias_count; i++)
+        tokens_put(l, &o->logit_bias[i].token, 1);
+    p->biases = tokens_put(l, NULL, 0);
+    for (size_t i = 0; i < o->logit_bias_count; i++) {
+        uint32_t bits;
+        memcpy(&bits, &o->logit_bias[i].bias, sizeof(bits));
+        tokens_put(l, &bits, 1);
+    }
+    p->bias_count = (uint32_t)o->logit_bias_count;
+}
+
+static bt_cuda_processors processors_of(token_lists *l,
+                                        const bauta_generate_options *o,
+                                        const bt_token_history *h)
+{
+    bt_cuda_processors p = {
+        .repetition_penalty = o->repetition_penalty,
+        .presence_penalty = o->presence_penalty,
+        .frequency_penalty = o->frequency_penalty,
+        .no_repeat_ngram_size = (uint32_t)o->no_repeat_ngram_size,
+    };
+    if (bt_logits_processors_need_history(o)) {
+        p.history = tokens_put(l, h->ids, h->count);
+        p.history_count = (uint32_t)h->count;
+    }
+    if (bt_logits_counts_penalized(o)) {
+        p.new_tokens = p.history ? p.history + h->prompt : NULL;
+        p.new_count = (uint32_t)(h->count - h->prompt);
+    }
+    bias_put(&p, l, o);
+    masked_put(&p, l, o, h);
+    bad_words_put(&p, l, o);
+    p.forces = bt_logits_forced_token(o, h, &p.forced);
+    return p;
+}
+
+/* ---- Memory -------------------------------------------------------------- */
+
+/* One block on the GPU: input that is copied there, then results and scratch.
+ */
+typedef struct sampling_block {
+    size_t rows, lists, input, results, work, workspace, bytes; /* offsets */
+    unsigned char *host;                                        /* (input) */
+    unsigned char *device;
+} sampling_block;
+
+static size_t place(size_t *bytes, size_t size)
+{
+    size_t at = *bytes;
+    *bytes = bt_size_round(bt_size_add(at, size), 256);
+    return at;
+}
+
+static bauta_status block_take(sampling_block *b, bt_cuda_stream *stream,
+                               bauta_error *err)
+{
+    void *memory;
+    bauta_status status =
+        bt_cuda_stream_scratch(stream, &memory, b->bytes, err);
+    if (status)
+        return status;
+    b->device = memory;
+    b->host = bt_alloc_zero(1, b->input);
+    return b->host ? BAUTA_OK : bt_fail_memory(err, "sampling", b->input);
+}
+
+static size_t work_bytes(size_t rows, size_t vocab)
+{
+    return bt_size_mul(rows, bt_size_round(vocab, 8) * sizeof(float));
+}
+
+/* ---- Sampling ------------------------------------------------------------ */
+
+static bt_cuda_sample_row row_of(token_lists *l, const bt_sample_item *item)
+{
+    const bauta_generate_options *o = item->options;
+    return (bt_cuda_sample_row){
+        .processors = processors_of(l, o, &item->history),
+        .do_sample = o->do_sample && o->temperature > 0,
+        .temperature = o->temperature > 0 ? o->temperature : 1.0f,
+        .top_k = (uint32_t)bt_size_min(o->top_k, UINT32_MAX),
+        .top_p = o->top_p,
+        .min_p = o->min_p,
+        .seed = o->seed,
+        .position = item->history.count,
+    };
+}
+
+static void items_write(const sampling_block *b, const bt_sample_item *items,
+                        size_t count)
+{
+    bt_cuda_sample_row *rows = (void *)(b->host + b->rows);
+    token_lists l = { (void *)(b->host + b->lists),
+                      (const void *)(b->device + b->lists), 0 };
+    for (size_t i = 0; i < count; i++)
+        rows[i] = row_of(&l, &items[i]);
+}
+
+static void items_read(bt_sample_item *items, const bt_cuda_sampled *results,
+                       size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        const bt_cuda_sampled *r = &results[i];
+        items[i].status = (bt_sample_status)r->status;
+        items[i].token = (bt_sampled_token){ r->token, r->logprob, r->score };
+    }
+}
+
+/* Items whose rows are consecutive. */
+static bauta_status run_sample(bt_cuda_stream *stream, const bt_tensor *logits,
+                               bt_sample_item *items, size_t count,
+                               bauta_error *err)
+{
+    sampling_block b = { 0 };
+    token_lists l = { NULL, NULL, 0 };
+    size_t vocab = logits->columns, bytes = count * sizeof(bt_cuda_sampled);
+    bt_tensor z = bt_tensor_rows(logits, items[0].row, count);
+    for (size_t i = 0; i < count; i++)
+        (void)row_of(&l, &items[i]);
+    b.rows = place(&b.bytes, count * sizeof(bt_cuda_sample_row));
+    b.lists = place(&b.bytes, l.count * sizeof(uint32_t));
+    b.input = b.bytes;
+    b.results = place(&b.bytes, bytes);
+    b.work = place(&b.bytes, work_bytes(count, vocab));
+    bt_cuda_sampled *results = bt_alloc(bytes);
+    bauta_status status = results
+                              ? block_take(&b, stream, err)
+                              : bt_fail_memory(err, "sampled tokens", bytes);
+    if (!status) {
+        items_write(&b, items, count);
+        status = bt_cuda_stream_upload(stream, b.device, b.host, b.input, err);
+    }
+    if (!status)
+        status = bt_cuda_sample(
+            count, vocab, logits->dtype, bt_cuda_read(&z),
+            (const void *)(b.device + b.rows), (void *)(b.device + b.results),
+            (void *)(b.device + b.work), stream->queue, err);
+    if (!status)
+        status = bt_cuda_stream_download(stream, results, b.device + b.results,
+                                         bytes, err);
+    if (!status)
+        items_read(items, results, count);
+    bt_free(b.host);
+    bt_free(results);
+    return status;
+}
+
+bauta_status bt_cuda_op_sample(bt_cuda_stream *stream,
+                               const bt_sample_args *args, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    BT_CUDA_NEED_HERE(stream, err, sample, args->logits);
+    for (size_t first = 0, next; first < args->count && !status; first = next) {
+        for (next = first + 1;
+             next < args->count &&
+             args->items[next].row == args->items[next - 1].row + 1;)
+            next++;
+        status = run_sample(stream, args->logits, &args->items[first],
+                            next - first, err);
+    }
+    return status;
+}
+
+/* ---- Beams --------------------------------------------------------------- */
+
+static bt_cuda_beam_row beam_row_of(token_lists *l, const bt_beam_item *item,
+                                    size_t beam)
+{
+    return (bt_cuda_beam_row){
+        .processors = processors_of(l, item->options, &item->histories[beam]),
+        .renormalize = item->options->renormalize_logits,
+        .score = item->scores[beam],
+    };
+}
+
+/* Results of one beam search on the GPU. */
+typedef struct beam_results {
+    int32_t status;
+    uint32_t count;
+    bt_cuda_beam_choice choices[]; /* (want) */
+} beam_results;
+
+static void choices_read(bt_beam_item *item, const beam_results *r)
+{
+    item->status = (bt_sample_status)r->status;
+    item->count = r->count;
+    for (size_t i = 0; i < r->count; i++)
+        item->choices[i] =
+            (bt_beam_choice){ r->choices[i].score, r->choices[i].beam,
+                              r->choices[i].token, r->choices[i].logprob };
+    if (!item->status && !item->count)
+        item->status = BT_SAMPLE_ALL_MASKED;
+}
+
+static void beams_write(const sampling_block *b, const bt_beam_item *item,
+                        size_t group)
+{
+    bt_cuda_beam_row *rows = (void *)(b->host + b->rows);
+    bt_cuda_beam_group *to = (void *)(b->host + group);
+    token_lists l = { (void *)(b->host + b->lists),
+                      (const void *)(b->device + b->lists), 0 };
+    for (size_t i = 0; i < item->beams; i++)
+        rows[i] = beam_row_of(&l, item, i);
+    *to = (bt_cuda_beam_group){ 0, (uint32_t)item->beams };
+}
+
+static bauta_status run_beam(bt_cuda_stream *stream, const bt_tensor *logits,
+                             bt_beam_item *item, bauta_error *err)
+{
+    sampling_block b = { 0 };
+    token_lists l = { NULL, NULL, 0 };
+    size_t vocab = logits->columns, beams = item->beams;
+    bt_tensor z = bt_tensor_rows(logits, item->row, beams);
+    for (size_t i = 0; i < beams; i++)
+        (void)beam_row_of(&l, item, i);
+    b.rows = place(&b.bytes, beams * sizeof(bt_cuda_beam_row));
+    size_t group = place(&b.bytes, sizeof(bt_cuda_beam_group));
+    b.lists = place(&b.bytes, l.count * sizeof(uint32_t));
+    b.input = b.bytes;
+    size_t bytes =
+        sizeof(beam_results) + item->want * sizeof(bt_cuda_beam_choice);
+    b.results = place(&b.bytes, bytes);
+    b.work = place(&b.bytes, work_bytes(beams, vocab));
+    b.workspace = place(&b.bytes, bt_cuda_beam_workspace(beams, item->want));
+    beam_results *results = bt_alloc(bytes);
+    bauta_status status =
+        results ? block_take(&b, stream, err)
+                : bt_fail_memory(err, "continuations of beams", bytes);
+    if (!status) {
+        beams_write(&b, item, group);
+        status = bt_cuda_stream_upload(stream, b.device, b.host, b.input, err);
+    }
+    beam_results *to = (void *)(b.device + b.results);
+    bt_cuda_beam_args own = { .rows = beams,
+                              .vocab = vocab,
+                              .groups = 1,
+                              .want = item->want,
+                              .most_beams = beams,
+                              .dtype = logits->dtype,
+                              .logits = bt_cuda_read(&z),
+                              .how = (const void *)(b.device + b.rows),
+                              .group = (const void *)(b.device + group),
+                              .choices = to->choices,
+                              .counts = &to->count,
+                              .status = &to->status,
+                              .work = (void *)(b.device + b.work),
+                              .workspace = b.device + b.workspace };
+    if (!status)
+        status = bt_cuda_beam(&own, stream->queue, err);
+    if (!status)
+        status = bt_cuda_stream_download(stream, results, to, bytes, err);
+    if (!status)
+        choices_read(item, results);
+    bt_free(b.host);
+    bt_free(results);
+    return status;
+}
+
+bauta_status bt_cuda_op_beam(bt_cuda_stream *stream, const bt_beam_args *args,
+                             bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    BT_CUDA_NEED_HERE(stream, err, beam, args->logits);
+    for (size_t i = 0; i < args->count && !status; i++) {
+        bt_beam_item *item = &args->items[i];
+        if (item->want > CHOICES_MAX ||
+            item->beams * item->want > CANDIDATES_MAX)
+            return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                           "%zu beams with %zu continuations are more than the "
+                           "GPU's beam search supports",
+                           item->beams, item->want);
+        status = run_beam(stream, args->logits, item, err);
+    }
+    return status;
+}

@@ -1,0 +1,246 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* model_device.c - moving a model's parameters from one device to another. */
+#include "base/error.h"
+#include "base/memory.h"
+#include "base/size.h"
+#include "formats/weight_files.h"
+#include "model/api.h"
+#include "runtime/context.h"
+
+static const char *device_of(const bauta_model *model)
+{
+    return model->store->stream ? model->store->stream->device : "cpu";
+}
+
+bauta_status bt_model_check_device(const bauta_model *model,
+                                   const bauta_context *context,
+                                   bauta_error *err)
+{
+    if (strcmp(device_of(model), context->device_name) != 0)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model is on the device \"%s\" and the context on "
+                       "\"%s\": bauta_model_to() moves a model",
+                       device_of(model), context->device_name);
+    if (model->store->dtype != context->stream->dtype)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model computes in %s and the context in %s",
+                       bt_dtype_name(model->store->dtype),
+                       bt_dtype_name(context->stream->dtype));
+    return BAUTA_OK;
+}
+
+bauta_status bt_model_store_round(bt_model_store *store, bauta_error *err)
+{
+    if (!store->copies.memory)
+        return BAUTA_OK;
+    bt_tensor from =
+        bt_tensor_of(&store->weights, BAUTA_FLOAT32, 1, store->floats);
+    bt_tensor to = bt_tensor_of(&store->copies, store->dtype, 1, store->floats);
+    bt_accumulate_args args = { &from, &to, false };
+    return store->stream->backend->accumulate(store->stream, &args, err);
+}
+
+/* ---- moving -------------------------------------------------------------- */
+
+/* New memory, and what the old memory holds. */
+typedef struct move {
+    bt_model_store *store;
+    bt_stream *stream; /* of the new device */
+    bt_host_copy weights, sinusoids[2];
+    bt_buffer new_weights, new_copies, new_grads, new_sinusoids[2];
+    bool rounds; /* the new device computes with rounded copies */
+    size_t floats;
+    bauta_status status;
+    bauta_error *err;
+} move;
+
+static void count_floats(void *user, const char *name, bt_tensor *tensor,
+                         int rank)
+{
+    move *m = user;
+    (void)name;
+    (void)rank;
+    m->floats += bt_tensor_floats(tensor);
+}
+
+static bauta_status zeros_alloc(const move *m, bt_buffer *to, size_t bytes)
+{
+    const bt_backend *backend = m->stream->backend;
+    bauta_status status = backend->alloc(m->stream, to, bytes, m->err);
+    return status ? status : backend->fill(m->stream, to, 0, 0, bytes, m->err);
+}
+
+/* Write floats to a buffer of the type that the device computes in. */
+static bauta_status rounded_upload(const move *m, const bt_buffer *to,
+                                   size_t offset, const float *from,
+                                   size_t count)
+{
+    bauta_dtype dtype = m->stream->dtype;
+    size_t size = bt_dtype_size(dtype);
+    if (dtype == BAUTA_FLOAT32)
+        return m->stream->backend->upload(m->stream, to, offset * size, from,
+                                          count * size, m->err);
+    void *rounded = bt_alloc(count * size);
+    if (!rounded)
+        return bt_fail_memory(m->err, "rounded weights", count * size);
+    bt_convert_from_f32(rounded, dtype, from, count);
+    bauta_status status = m->stream->backend->upload(
+        m->stream, to, offset * size, rounded, count * size, m->err);
+    bt_free(rounded);
+    return status;
+}
+
+static bauta_status sinusoids_move(move *m, int i)
+{
+    const bt_host_copy *from = &m->sinusoids[i];
+    if (!from->of->memory)
+        return BAUTA_OK;
+    size_t count = from->of->bytes / bt_dtype_size(m->store->dtype);
+    bauta_status status = zeros_alloc(m, &m->new_sinusoids[i],
+                                      count * bt_dtype_size(m->stream->dtype));
+    return status
+               ? status
+               : rounded_upload(m, &m->new_sinusoids[i], 0, from->data, count);
+}
+
+static bauta_status memory_alloc(move *m)
+{
+    size_t bytes = m->floats * sizeof(float);
+    bool trained = m->store->grads.memory;
+    bauta_status status = BAUTA_OK;
+    if (trained || !m->rounds)
+        status = zeros_alloc(m, &m->new_weights, bytes);
+    if (!status && m->rounds)
+        status = zeros_alloc(m, &m->new_copies,
+                             m->floats * bt_dtype_size(m->stream->dtype));
+    if (!status && trained)
+        status = zeros_alloc(m, &m->new_grads, bytes);
+    for (int i = 0; i < 2 && !status; i++)
+        status = sinusoids_move(m, i);
+    return status;
+}
+
+/* Copy a parameter to its new place. */
+static void upload_one(void *user, const char *name, bt_tensor *tensor,
+                       int rank)
+{
+    move *m = user;
+    (void)name;
+    (void)rank;
+    bool mapped = tensor->buffer != &m->store->weights &&
+                  tensor->buffer != &m->store->copies;
+    const float *from =
+        mapped ? bt_tensor_host(tensor) : m->weights.data + tensor->offset;
+    size_t count = tensor->rows * tensor->columns;
+    if (!m->status && m->new_weights.memory)
+        m->status = m->stream->backend->upload(m->stream, &m->new_weights,
+                                               m->floats * sizeof(float), from,
+                                               count * sizeof(float), m->err);
+    if (!m->status && m->rounds)
+        m->status = rounded_upload(m, &m->new_copies, m->floats, from, count);
+    m->floats += bt_tensor_floats(tensor);
+}
+
+/* Cannot fail. */
+static void bind_one(void *user, const char *name, bt_tensor *tensor, int rank)
+{
+    move *m = user;
+    (void)name;
+    (void)rank;
+    tensor->buffer = m->rounds ? &m->store->copies : &m->store->weights;
+    tensor->offset = m->floats;
+    tensor->dtype = m->stream->dtype;
+    tensor->grad_dtype = BAUTA_FLOAT32;
+    if (tensor->grad)
+        tensor->grad_offset = m->floats;
+    m->floats += bt_tensor_floats(tensor);
+}
+
+static void buffer_replace(bt_buffer *old, bt_buffer *with)
+{
+    if (old->memory)
+        old->backend->free(old);
+    *old = *with;
+    *with = (bt_buffer){ NULL, NULL, 0 };
+}
+
+static void take_over(move *m)
+{
+    bt_model_store *store = m->store;
+    bt_stack *stacks[] = { &store->model->encoder, &store->model->decoder };
+    store->floats = m->floats;
+    store->dtype = m->stream->dtype;
+    m->floats = 0;
+    bt_model_store_visit(store, &(bt_tensor_visitor){ bind_one, m });
+    buffer_replace(&store->weights, &m->new_weights);
+    buffer_replace(&store->copies, &m->new_copies);
+    buffer_replace(&store->grads, &m->new_grads);
+    for (int i = 0; i < 2; i++) {
+        buffer_replace(&stacks[i]->sinusoids, &m->new_sinusoids[i]);
+        if (stacks[i]->sinusoids.memory)
+            stacks[i]->positions.dtype = store->dtype;
+    }
+    bt_model_split_qkv(store->model);
+    bt_weight_files_free(store->files); // everything was copied
+    store->files = NULL;
+    store->stream = m->stream->backend == &bt_cpu_backend ? NULL : m->stream;
+}
+
+static void move_release(move *m)
+{
+    bt_buffer *made[] = { &m->new_weights, &m->new_copies, &m->new_grads,
+                          &m->new_sinusoids[0], &m->new_sinusoids[1] };
+    for (size_t i = 0; i < BT_LEN(made); i++)
+        if (made[i]->memory)
+            made[i]->backend->free(made[i]);
+    bt_host_copy_release(&m->weights);
+    for (int i = 0; i < 2; i++)
+        bt_host_copy_release(&m->sinusoids[i]);
+}
+
+static bauta_status move_prepare(move *m)
+{
+    bt_model_store *store = m->store;
+    bt_stack *stacks[] = { &store->model->encoder, &store->model->decoder };
+    bauta_status status =
+        bt_host_copy_init(&m->weights, store->stream, &store->weights, m->err);
+    for (int i = 0; i < 2 && !status; i++)
+        status = bt_host_copy_init(&m->sinusoids[i], store->stream,
+                                   &stacks[i]->sinusoids, m->err);
+    if (status)
+        return status;
+    bt_model_store_visit(store, &(bt_tensor_visitor){ count_floats, m });
+    m->status = memory_alloc(m);
+    m->floats = 0;
+    bt_model_store_visit(store, &(bt_tensor_visitor){ upload_one, m });
+    return m->status ? m->status : m->stream->backend->sync(m->stream, m->err);
+}
+
+bauta_status bauta_model_to(bauta_model *model, bauta_context *context,
+                            bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(context, err);
+    const bt_model_store *store = model->store;
+    if (strcmp(device_of(model), context->device_name) == 0 &&
+        store->dtype == context->stream->dtype)
+        return BAUTA_OK;
+    if (store->packed)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the weights are packed as %s for the CPU",
+                       bt_model_dtype_name(model->dtype));
+    if (store->dtype != BAUTA_FLOAT32)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the weights are rounded to %s: load the model again to "
+                       "move it to another device",
+                       bt_dtype_name(store->dtype));
+    move m = { .store = model->store,
+               .stream = context->stream,
+               .rounds = context->stream->dtype != BAUTA_FLOAT32,
+               .err = err };
+    bauta_status status = move_prepare(&m);
+    if (!status)
+        take_over(&m);
+    move_release(&m);
+    return status;
+}
