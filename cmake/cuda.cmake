@@ -8,7 +8,7 @@
 #
 # nvcc is called by its name, not as a language of CMake's: the programs that
 # link the library stay C programs, which the C compiler links.
-set(cuda_sources src/backend/cuda/none/gpu.c)
+set(cuda_sources src/backend/cuda/none/driver.c src/backend/cuda/none/gpu.c)
 set(cuda_include "")
 set(cuda_objects "")
 set(cuda_link_needs "")
@@ -61,9 +61,14 @@ file(GLOB cuda_sources CONFIGURE_DEPENDS ${from}/*.c)
 file(GLOB kernels CONFIGURE_DEPENDS ${from}/*.cu)
 foreach(kernel ${kernels})
   get_filename_component(name ${kernel} NAME_WE)
+  # As on the CPU, only what the source fuses is fused; see ops_device.h.
+  set(fusing "")
+  if(name MATCHES "^ops_")
+    set(fusing -fmad=false)
+  endif()
   add_custom_command(OUTPUT ${made}/${name}.o
-    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${nvcc} -MD -MF ${made}/${name}.d
-            -c ${kernel} -o ${made}/${name}.o
+    COMMAND ${CMAKE_C_COMPILER_LAUNCHER} ${nvcc} ${fusing} -MD
+            -MF ${made}/${name}.d -c ${kernel} -o ${made}/${name}.o
     DEPENDS ${kernel} DEPFILE ${made}/${name}.d VERBATIM
     COMMENT "Building CUDA object ${name}.o")
   list(APPEND cuda_objects ${made}/${name}.o)
