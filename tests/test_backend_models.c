@@ -1033,6 +1033,35 @@ static void a_model_on_another_device_is_an_error(void **state)
 
 /* ---- The seam ---------------------------------------------------------- */
 
+static void another_context_reads_a_model_and_cannot_train_it(void **state)
+{
+    (void)state;
+    bauta_model *model = model_on(reference, &tinies[0]);
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    bauta_train_options how = BAUTA_TRAIN_OPTIONS_INIT;
+    bauta_context *other = NULL;
+    bauta_optimizer *optimizer = NULL;
+    bauta_trainer *trainer = NULL;
+    bauta_error err = { 0 };
+    options.device = "reference";
+    MUST(bauta_context_create(&other, &options, &err), &err);
+    float *want = logits_of(reference, model), *got = logits_of(other, model);
+    assert_memory_equal(got, want,
+                        ROWS * bauta_model_vocab_size(model) * sizeof(float));
+    assert_int_equal(
+        bauta_optimizer_create(&optimizer, other, model, NULL, &err),
+        BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "another context"));
+    assert_int_equal(
+        bauta_trainer_create(&trainer, other, model, NULL, NULL, &how, &err),
+        BAUTA_ERR_ARGUMENT);
+    assert_non_null(strstr(err.message, "another context"));
+    free(want);
+    free(got);
+    bauta_model_free(model);
+    bauta_context_free(other);
+}
+
 static void host_access_is_caught(void **state)
 {
     (void)state;
@@ -1088,6 +1117,7 @@ int main(void)
         cmocka_unit_test(a_model_moves_and_comes_back_unchanged),
         cmocka_unit_test(a_model_of_the_device_is_saved),
         cmocka_unit_test(a_model_on_another_device_is_an_error),
+        cmocka_unit_test(another_context_reads_a_model_and_cannot_train_it),
         cmocka_unit_test(models_have_called_every_operation),
     };
     return cmocka_run_group_tests_name("models on the reference backend", tests,

@@ -62,8 +62,8 @@ BAUTA_API bauta_dtype bauta_model_dtype(const bauta_model *model);
 
 /* Move the weights to the device of a context, as model.to(device) in PyTorch.
  * From then on calls take contexts of that device, of which this one must
- * outlive the model or its next move; tensors on other devices than the CPU
- * have no `data`. Gradients start at 0. A packed model cannot be moved. On
+ * outlive the model or its next move, and is the one that can train it; tensors
+ * on other devices than the CPU have no `data`. Gradients start at 0. A packed model cannot be moved. On
  * failure the model is unchanged. No other call may use the model meanwhile. */
 BAUTA_API bauta_status bauta_model_to(bauta_model *model,
                                       bauta_context *context, bauta_error *err);

@@ -113,11 +113,12 @@ static bauta_status owned_alloc(bt_owned_floats *o, const bt_model_clone *clone,
     o->buffer = bt_buffer_of_host(o->host, bytes);
     if (backend->host_visible)
         return BAUTA_OK;
-    bauta_status status =
-        backend->alloc(clone->folder.stream, &o->buffer, bytes, err);
-    return status ? status
-                  : backend->fill(clone->folder.stream, &o->buffer, 0, 0, bytes,
-                                  err);
+    bt_stream *stream = clone->folder.stream;
+    bauta_status status = backend->alloc(stream, &o->buffer, bytes, err);
+    if (!status)
+        status = backend->fill(stream, &o->buffer, 0, 0, bytes, err);
+    // Other contexts use the clone, too.
+    return status ? status : backend->sync(stream, err);
 }
 
 /* Zeros that live as long as the clone; NULL without memory. */
@@ -152,11 +153,11 @@ static bauta_status owned_upload(const bt_model_clone *clone,
     if (!rounded)
         return bt_fail_memory(err, "a clone of the model", count * size);
     bt_convert_from_f32(rounded, o->dtype, o->host + first, count);
-    bauta_status status =
-        o->buffer.backend->upload(clone->folder.stream, &o->buffer,
-                                  first * size, rounded, count * size, err);
+    bt_stream *stream = clone->folder.stream;
+    bauta_status status = stream->backend->upload(
+        stream, &o->buffer, first * size, rounded, count * size, err);
     bt_free(rounded);
-    return status;
+    return status ? status : stream->backend->sync(stream, err);
 }
 
 static void tensor_bind(bt_tensor *tensor, const bt_owned_floats *o)
@@ -227,6 +228,10 @@ static bauta_status read_floats(const bt_model_store *store,
                                 float *to, bauta_error *err)
 {
     size_t size = bt_dtype_size(from->dtype);
+    if (from->dtype == BAUTA_FLOAT32)
+        return from->buffer->backend->download(store->stream, to, from->buffer,
+                                               (from->offset + at) * size,
+                                               count * size, err);
     void *raw = bt_alloc(count * size);
     if (!raw)
         return bt_fail_memory(err, "a clone of the model", count * size);
@@ -247,10 +252,8 @@ bauta_status bt_embedding_read(const bt_model_store *store, uint32_t id,
         bt_packed_weight_row(to, table->packed, id, 1.0f);
         return BAUTA_OK;
     }
-    bt_tensor row = bt_tensor_rows(table, id, 1);
-    return row.buffer->backend->download(store->stream, to, row.buffer,
-                                         row.offset * sizeof(float),
-                                         row.columns * sizeof(float), err);
+    return read_floats(store, table, id * table->stride, table->columns, to,
+                       err);
 }
 
 static float *embedding_row(const bt_model_clone *clone, size_t row)

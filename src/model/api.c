@@ -309,7 +309,10 @@ bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only and has no gradients");
+    bt_stream *stream = model->store->stream;
     const bt_buffer *grads = &model->store->grads;
-    return grads->backend->fill(model->store->stream, grads, 0, 0, grads->bytes,
-                                err);
+    bauta_status status =
+        grads->backend->fill(stream, grads, 0, 0, grads->bytes, err);
+    // The next loss may be queued by another context.
+    return status || !stream ? status : grads->backend->sync(stream, err);
 }

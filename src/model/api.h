@@ -41,6 +41,17 @@ bauta_status bt_model_check_device(const bauta_model *model,
                                    const bauta_context *context,
                                    bauta_error *err);
 
+/* An error unless a context may change the model's weights: on a device with
+ * queues of its own, only the one that the model was moved with. */
+bauta_status bt_model_check_owner(const bauta_model *model,
+                                  const bauta_context *context,
+                                  bauta_error *err);
+/* Wait for what a context has written to the model, if another context's queue
+ * reads it. */
+bauta_status bt_model_finish_write(const bauta_model *model,
+                                   const bauta_context *context,
+                                   bauta_error *err);
+
 /* "float32", "bfloat16" or "int8". */
 const char *bt_model_dtype_name(bauta_dtype weights);
 

@@ -399,6 +399,8 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
         status = bt_model_call_prepare(&call, gradients, err);
     if (!status)
         status = loss_run(&call, labels, &chosen, &result, err);
+    if (!status && gradients)
+        status = bt_model_finish_write(model, context, err);
     if (status)
         return status;
     *loss = result.loss;

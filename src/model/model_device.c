@@ -29,6 +29,30 @@ bauta_status bt_model_check_device(const bauta_model *model,
     return BAUTA_OK;
 }
 
+bauta_status bt_model_check_owner(const bauta_model *model,
+                                  const bauta_context *context,
+                                  bauta_error *err)
+{
+    const bt_stream *stream = model->store->stream;
+    bauta_status status = bt_model_check_device(model, context, err);
+    if (status || !stream || stream == context->stream)
+        return status;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "the model was moved to the device \"%s\" with another "
+                   "context, which alone can train it",
+                   stream->device);
+}
+
+bauta_status bt_model_finish_write(const bauta_model *model,
+                                   const bauta_context *context,
+                                   bauta_error *err)
+{
+    bt_stream *stream = context->stream;
+    if (!model->store->stream || model->store->stream == stream)
+        return BAUTA_OK;
+    return stream->backend->sync(stream, err);
+}
+
 bauta_status bt_model_store_round(bt_model_store *store, bauta_error *err)
 {
     if (!store->copies.memory)

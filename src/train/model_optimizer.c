@@ -103,7 +103,7 @@ bauta_status bauta_optimizer_create(bauta_optimizer **out,
     if (!model->trainable)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the model was loaded read-only");
-    bauta_status status = bt_model_check_device(model, context, err);
+    bauta_status status = bt_model_check_owner(model, context, err);
     if (status)
         return status;
     status = BT_SIZED_READ(&chosen, BAUTA_OPTIMIZER_OPTIONS_INIT, options,

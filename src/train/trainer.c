@@ -287,7 +287,7 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
     BT_NEED(model, err);
     BT_NEED(options, err);
     bauta_train_options chosen;
-    bauta_status status = bt_model_check_device(model, context, err);
+    bauta_status status = bt_model_check_owner(model, context, err);
     if (status)
         return status;
     status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT, options,
