@@ -69,6 +69,14 @@ test: tests
 check: tests
 	@$(CTEST) --label-regex check
 
+# Everything that needs a GPU, on a machine that has one: every operation, whole
+# models and generation in random batches, and short forms of the checks under
+# compute-sanitizer. QUICK=1 leaves the latter out and runs short forms only.
+test-gpu: deps
+	@$(MAKE) configure
+	@$(COMPILE) gpu_checks
+	@tools/test-gpu.sh $(BUILD)/src/backend/cuda $(if $(QUICK),--quick,--watch)
+
 # The random tests with ever new seeds, for MINUTES.
 soak: tests
 	@tools/soak.sh $(BUILD) $(MINUTES) $(JOBS)
@@ -145,5 +153,5 @@ clean:
 help:
 	@cat tools/help.txt
 
-.PHONY: all configure deps tests test check soak fuzz fuzz-all demo bench install \
+.PHONY: all configure deps tests test test-gpu check soak fuzz fuzz-all demo bench install \
 	wheel test-wheel test-python man format clean help
