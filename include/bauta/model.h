@@ -63,10 +63,19 @@ BAUTA_API bauta_dtype bauta_model_dtype(const bauta_model *model);
 /* Move the weights to the device of a context, as model.to(device) in PyTorch.
  * From then on calls take contexts of that device, of which this one must
  * outlive the model or its next move, and is the one that can train it; tensors
- * on other devices than the CPU have no `data`. Gradients start at 0. A packed model cannot be moved. On
- * failure the model is unchanged. No other call may use the model meanwhile. */
+ * on other devices than the CPU have no `data`. Gradients start at 0. A packed
+ * model cannot be moved. On failure the model is unchanged. No other call may
+ * use the model meanwhile. */
 BAUTA_API bauta_status bauta_model_to(bauta_model *model,
                                       bauta_context *context, bauta_error *err);
+
+/* bauta_model_load(), read-only, and bauta_model_to() in one call. Weights go
+ * from their files to the device in the type that it computes in, without a
+ * float32 copy in host memory. */
+BAUTA_API bauta_status bauta_model_load_to(bauta_model **out,
+                                           const char *folder,
+                                           bauta_context *context,
+                                           bauta_error *err);
 
 /* ---- Properties -------------------------------------------------------- */
 

@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "formats/run_folder.h"
 #include "model/layer_mask.h"
+#include "runtime/context.h"
 
 #include <string.h>
 
@@ -83,28 +84,62 @@ static bauta_status phrases_read(bauta_model *model, bauta_error *err)
     return status;
 }
 
-static bauta_status load(bauta_model **out, const char *folder, bool trainable,
-                         bauta_error *err)
+static bauta_status load(bauta_model **out, const char *folder,
+                         bt_load_mode mode, bauta_error *err)
 {
     bauta_model *model = bt_alloc_zero(1, sizeof(*model));
     if (!model)
         return bt_fail_memory(err, "a model", sizeof(*model));
-    model->trainable = trainable;
-    bauta_status status = bt_model_store_load(
-        &model->store, folder, trainable ? BT_LOAD_TRAINABLE : BT_LOAD_MAPPED,
-        err);
+    model->trainable = mode == BT_LOAD_TRAINABLE;
+    bauta_status status = bt_model_store_load(&model->store, folder, mode, err);
     if (!status)
         status = entries_list(model, err);
     if (!status)
         status = generation_read(model, folder, err);
     if (!status)
         status = phrases_read(model, err);
-    if (!status)
+    if (!status && mode != BT_LOAD_DEFERRED)
         status = bt_model_verify(model, folder, err);
     if (status)
         bauta_model_free(model);
     else
         *out = model;
+    return status;
+}
+
+/* Load without a context, or to the device of one. */
+static bauta_status load_resolved(bauta_model **out, const char *folder,
+                                  bool trainable, bauta_context *context,
+                                  bauta_error *err)
+{
+    bt_load_mode mode = trainable ? BT_LOAD_TRAINABLE : BT_LOAD_MAPPED;
+    bool verified = false;
+    bauta_status status = BAUTA_OK;
+    bool moves = context && !context->stream->backend->host_visible;
+    if (moves) // digests are of float32, which a checkpoint has in its files
+        status = bt_model_has_digests(&verified, folder, err);
+    if (!status)
+        status = load(out, folder, moves && !verified ? BT_LOAD_DEFERRED : mode,
+                      err);
+    if (!status && moves) {
+        status = bauta_model_to(*out, context, err);
+        if (status) {
+            bauta_model_free(*out);
+            *out = NULL;
+        }
+    }
+    return status;
+}
+
+static bauta_status load_folder(bauta_model **out, const char *folder,
+                                bool trainable, bauta_context *context,
+                                bauta_error *err)
+{
+    char *resolved;
+    bauta_status status = bt_run_resolve(&resolved, folder, err);
+    if (!status)
+        status = load_resolved(out, resolved, trainable, context, err);
+    bt_free(resolved);
     return status;
 }
 
@@ -114,12 +149,17 @@ bauta_status bauta_model_load(bauta_model **out, const char *folder,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(folder, err);
-    char *resolved;
-    bauta_status status = bt_run_resolve(&resolved, folder, err);
-    if (!status)
-        status = load(out, resolved, trainable, err);
-    bt_free(resolved);
-    return status;
+    return load_folder(out, folder, trainable, NULL, err);
+}
+
+bauta_status bauta_model_load_to(bauta_model **out, const char *folder,
+                                 bauta_context *context, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(folder, err);
+    BT_NEED(context, err);
+    return load_folder(out, folder, false, context, err);
 }
 
 bauta_status bauta_model_create(bauta_model **out, const char *config,

@@ -68,6 +68,10 @@ bauta_status bt_model_write(const bauta_model *model, const float *weights,
 
 /* ---- model_digests.c --------------------------------------------------- */
 
+/* Whether a folder has digests that a model is verified against. */
+bauta_status bt_model_has_digests(bool *has, const char *folder,
+                                  bauta_error *err);
+
 /* Over the names, shapes and values of all tensors; weights as in
  * bt_model_write(). */
 uint64_t bt_model_weights_digest(const bauta_model *model,
