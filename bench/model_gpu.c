@@ -2,14 +2,15 @@
 /* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
- *             [--generate N] [--batch N] [--profile 1]
+ *             [--generate N] [--batch N] [--profile 1] [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
  * and prints how long each took in all, by its kind and the width of its
- * result. */
+ * result. --folder loads a model (bench/make_llama.py makes one of 8 billion
+ * parameters) and generates only. */
 #include "runtime/context.h"
 
 #include <stdio.h>
@@ -29,7 +30,7 @@ static const char llama1b[] =
     "\"rope_theta\": 500000.0}";
 
 typedef struct settings {
-    const char *config;
+    const char *config, *folder;
     size_t sequences, length, steps, generate, batch, profile;
 } settings;
 
@@ -48,6 +49,21 @@ static double now(void)
     struct timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
+}
+
+/* Bytes of host memory at most so far, with pages of mapped files in
+ * use. */
+static size_t peak_memory(void)
+{
+    size_t kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "VmHWM: %zu", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib << 10;
 }
 
 static int by_size(const void *a, const void *b)
@@ -251,7 +267,7 @@ static void generate(bauta_context *context, const bauta_model *model,
 
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, 64, 1024, 10, 256, 32, 0 };
+    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0 };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -268,6 +284,8 @@ int main(int argc, char **argv)
             o.batch = value;
         else if (!strcmp(argv[i], "--profile"))
             o.profile = value;
+        else if (!strcmp(argv[i], "--folder"))
+            o.folder = argv[i + 1];
     }
     bauta_context *context;
     bauta_model *model;
@@ -276,11 +294,18 @@ int main(int argc, char **argv)
     options.device = "cuda";
     options.dtype = BAUTA_BFLOAT16;
     need(bauta_context_create(&context, &options, &err));
-    need(bauta_model_create(&model, o.config, 1, &err));
-    need(bauta_model_to(model, context, &err));
-    printf("%.1f million parameters, created and moved in %.2f s\n",
-           (double)bauta_model_parameter_count(model) * 1e-6, now() - start);
-    if (o.steps)
+    if (o.folder) {
+        need(bauta_model_load_to(&model, o.folder, context, &err));
+    } else {
+        need(bauta_model_create(&model, o.config, 1, &err));
+        need(bauta_model_to(model, context, &err));
+    }
+    printf("%.1f million parameters, %s in %.2f s, peak of host memory %zu "
+           "MB\n",
+           (double)bauta_model_parameter_count(model) * 1e-6,
+           o.folder ? "loaded" : "created and moved", now() - start,
+           peak_memory() >> 20);
+    if (o.steps && !o.folder)
         train(context, model, &o);
     if (o.generate) {
         generate(context, model, 1, o.generate, false);

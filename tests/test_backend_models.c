@@ -1098,6 +1098,51 @@ static void a_folder_that_cannot_be_loaded_leaves_nothing(void **state)
     temp_folder_free(&f);
 }
 
+static void check_tensors(bauta_context *context)
+{
+    bauta_model *model = model_on(context, &tinies[0]);
+    bauta_model *host = model_on(cpu, &tinies[0]);
+    bauta_error err = { 0 };
+    (void)loss_of(context, model);
+    (void)loss_of(cpu, host);
+    for (size_t i = 0; i < bauta_model_tensor_count(host); i++) {
+        bauta_tensor t = BAUTA_TENSOR_INIT;
+        MUST(bauta_model_tensor(host, i, &t, &err), &err);
+        float *got = must_alloc(t.count, sizeof(float));
+        MUST(bauta_model_read_tensor(model, t.name, got, &err), &err);
+        assert_memory_equal(got, t.data, t.count * sizeof(float));
+        MUST(bauta_model_read_gradient(model, t.name, got, &err), &err);
+        double size = norm_of(t.gradient, t.count), distance = 0;
+        for (size_t j = 0; j < t.count; j++)
+            distance += fabs((double)got[j] - (double)t.gradient[j]);
+        assert_true(distance <= 1e-3 * size * (double)t.count + 1e-9);
+        for (size_t j = 0; j < t.count; j++)
+            t.writable[j] = 0.5f * t.data[j] + 0.001f;
+        MUST(bauta_model_write_tensor(model, t.name, t.data, &err), &err);
+        MUST(bauta_model_read_tensor(model, t.name, got, &err), &err);
+        assert_memory_equal(got, t.data, t.count * sizeof(float));
+        free(got);
+    }
+    double want = loss_of(cpu, host), is = loss_of(context, model);
+    assert_true(fabs(is - want) <= 1e-4 * fabs(want));
+    float none;
+    assert_int_equal(bauta_model_read_tensor(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_read_gradient(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_write_tensor(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    bauta_model_free(model);
+    bauta_model_free(host);
+}
+
+static void tensors_are_read_and_written_on_every_device(void **state)
+{
+    (void)state;
+    check_tensors(cpu);
+    check_tensors(reference);
+}
+
 static void a_model_on_another_device_is_an_error(void **state)
 {
     (void)state;
@@ -1208,6 +1253,7 @@ int main(void)
         cmocka_unit_test(a_model_of_the_device_is_saved),
         cmocka_unit_test(a_folder_is_loaded_to_the_device),
         cmocka_unit_test(a_folder_that_cannot_be_loaded_leaves_nothing),
+        cmocka_unit_test(tensors_are_read_and_written_on_every_device),
         cmocka_unit_test(a_model_on_another_device_is_an_error),
         cmocka_unit_test(another_context_reads_a_model_and_cannot_train_it),
         cmocka_unit_test(models_have_called_every_operation),

@@ -147,6 +147,22 @@ BAUTA_API bauta_status bauta_model_find_tensor(const bauta_model *model,
                                                bauta_tensor *tensor,
                                                bauta_error *err);
 
+/* Copy the numbers of a tensor, or those of its gradient, to `to`, or new ones
+ * from `from`, (count) float32 each, wherever the model is. A model on a GPU
+ * that was loaded read-only gives the rounded numbers that it computes with. A
+ * trainable model only has gradients and can be written; a tensor that is
+ * frozen has no gradient. */
+BAUTA_API bauta_status bauta_model_read_tensor(const bauta_model *model,
+                                               const char *name, float *to,
+                                               bauta_error *err);
+BAUTA_API bauta_status bauta_model_read_gradient(const bauta_model *model,
+                                                 const char *name, float *to,
+                                                 bauta_error *err);
+BAUTA_API bauta_status bauta_model_write_tensor(bauta_model *model,
+                                                const char *name,
+                                                const float *from,
+                                                bauta_error *err);
+
 /* ---- Running a model --------------------------------------------------- */
 
 /* A batch of token sequences.

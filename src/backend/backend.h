@@ -490,7 +490,8 @@ bauta_status bt_unsupported_bias(const bt_stream *stream, bt_op op,
 
 /* ---- Tensors and host memory ------------------------------------------- */
 
-/* Copy all rows of a tensor from or to dense host memory of its type. */
+/* Copy all rows of a tensor from or to dense host memory of its type. The
+ * stream may be NULL for a tensor that is visible to the host. */
 bauta_status bt_tensor_upload(bt_stream *stream, const bt_tensor *to,
                               const void *from, bauta_error *err);
 bauta_status bt_tensor_download(bt_stream *stream, void *to,

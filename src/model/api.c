@@ -323,6 +323,18 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
     return BAUTA_OK;
 }
 
+/* The entry with this name; NULL, with an error, if there is none. */
+static const bt_named_tensor *entry_find(const bauta_model *model,
+                                         const char *name, bauta_error *err)
+{
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0)
+            return &model->tensors[i];
+    bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",
+            bt_quote(name).text);
+    return NULL;
+}
+
 bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
                                      bauta_tensor *tensor, bauta_error *err)
 {
@@ -333,14 +345,61 @@ bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
         BT_SIZED_CHECK(tensor, BAUTA_TENSOR_INIT, "tensor", err);
     if (status)
         return status;
-    for (size_t i = 0; i < model->tensor_count; i++)
-        if (strcmp(model->tensors[i].name, name) == 0) {
-            bauta_tensor found = tensor_of(model, &model->tensors[i]);
-            BT_SIZED_WRITE(tensor, &found);
-            return BAUTA_OK;
-        }
-    return bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",
-                   bt_quote(name).text);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    bauta_tensor found = tensor_of(model, entry);
+    BT_SIZED_WRITE(tensor, &found);
+    return BAUTA_OK;
+}
+
+bauta_status bauta_model_read_tensor(const bauta_model *model, const char *name,
+                                     float *to, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(to, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    if (entry->tensor->packed)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the weights are packed as %s",
+                       bt_model_dtype_name(model->dtype));
+    return bt_model_download(model, entry->tensor, to, err);
+}
+
+bauta_status bauta_model_read_gradient(const bauta_model *model,
+                                       const char *name, float *to,
+                                       bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(to, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    bt_tensor grad = bt_tensor_grad(entry->tensor);
+    if (!grad.buffer)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the tensor \"%s\" has no gradient",
+                       bt_quote(name).text);
+    return bt_tensor_download(model->store->stream, to, &grad, err);
+}
+
+bauta_status bauta_model_write_tensor(bauta_model *model, const char *name,
+                                      const float *from, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(from, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only");
+    return bt_model_upload(model, entry->tensor, from, err);
 }
 
 bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)

@@ -65,6 +65,51 @@ bauta_status bt_model_store_round(bt_model_store *store, bauta_error *err)
     return store->stream->backend->accumulate(store->stream, &args, err);
 }
 
+/* ---- reading and writing ------------------------------------------------- */
+
+/* The float32 original of a parameter, which may be the parameter itself. */
+static bt_tensor master_of(const bauta_model *model, const bt_tensor *tensor)
+{
+    bt_tensor master = *tensor;
+    const bt_model_store *store = model->store;
+    if (tensor->buffer == &store->copies && store->weights.memory) {
+        master.buffer = &store->weights;
+        master.dtype = BAUTA_FLOAT32;
+    }
+    return master;
+}
+
+bauta_status bt_model_download(const bauta_model *model, const bt_tensor *from,
+                               float *to, bauta_error *err)
+{
+    bt_tensor master = master_of(model, from);
+    size_t count = from->rows * from->columns;
+    if (master.dtype == BAUTA_FLOAT32)
+        return bt_tensor_download(model->store->stream, to, &master, err);
+    void *raw = bt_alloc(count * bt_dtype_size(master.dtype));
+    if (!raw)
+        return bt_fail_memory(err, "a tensor", count);
+    bauta_status status =
+        bt_tensor_download(model->store->stream, raw, &master, err);
+    if (!status)
+        bt_convert_f32(to, raw, master.dtype, count);
+    bt_free(raw);
+    return status;
+}
+
+bauta_status bt_model_upload(const bauta_model *model, const bt_tensor *to,
+                             const float *from, bauta_error *err)
+{
+    bt_tensor master = master_of(model, to), copy = *to;
+    bt_stream *stream = model->store->stream;
+    bt_accumulate_args round = { &master, &copy, false };
+    bauta_status status = bt_tensor_upload(stream, &master, from, err);
+    if (!status && copy.buffer != master.buffer)
+        status = stream->backend->accumulate(stream, &round, err);
+    // The next call may be one of another context.
+    return status || !stream ? status : stream->backend->sync(stream, err);
+}
+
 /* ---- moving -------------------------------------------------------------- */
 
 /* New memory, and what the old memory holds. */
