@@ -389,7 +389,8 @@ BT_DEVICE void store_plain_f32(const bt_gemm_task &t, const float *sum, int row,
 }
 
 /* In bfloat16, by way of shared memory and the copy engine, which leaves out
- * what lies beyond m and n; n is a multiple of 8, for it writes 16 bytes. */
+ * what lies beyond m and n. It writes 16 bytes at a time, so n is a multiple of
+ * 8, or all columns of the tile are there. */
 template <class C>
 BT_DEVICE void store_plain_bf16(const bt_gemm_task &t, const float *sum,
                                 uint8_t *out, int row, int column, int lane)
@@ -565,7 +566,7 @@ BT_DEVICE void finish(const bt_gemm_task &t, const unit &u, float *sum,
     if (u.part >= 0 && !join_partial<C>(t, u, sum, in, lane))
         return;
     bool plain = !e.kind && !e.pre && !e.residual;
-    if (plain && !e.out_f32 && e.n % 8 == 0)
+    if (plain && !e.out_f32 && (e.n % 8 == 0 || column + C::COLUMNS <= e.n))
         store_plain_bf16<C>(t, sum, out, row, column, lane);
     else if (plain && e.out_f32 && !e.bias && !e.accumulate && e.n % 2 == 0)
         store_plain_f32<C, false>(t, sum, row, column, lane);
