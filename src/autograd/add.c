@@ -13,8 +13,12 @@ static void backward(bt_tape *tape, void *saved)
     if (!r->y->grad)
         return;
     bt_tensor dy = bt_tensor_grad(r->y);
-    // The first one takes dy over if it has no gradient yet.
+    // The first one takes dy over if it has no gradient yet, and the second one
+    // shares it: a layer's output reads its gradient before anything is added
+    // to that of the residual.
     bool passed = r->a != r->b && bt_tape_pass_grad(tape, r->y, r->a);
+    if (passed && bt_tape_share_grad(tape, r->a, r->b))
+        return;
     // One after the other: they may be the same tensor.
     for (int i = passed; i < 2; i++) {
         bool add;
