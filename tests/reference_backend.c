@@ -447,10 +447,9 @@ static bool operands_overlap(const operand *a, const operand *b)
         return true;
     if (step == 0)
         return true;
-    size_t x = a->start % step, y = b->start % step;
-    if (x + a->row > step || y + b->row > step)
-        return true;
-    return x < y + b->row && y < x + a->row;
+    // How far a row of b begins after one of a.
+    size_t after = (b->start % step + step - a->start % step) % step;
+    return after < a->row || step - after < b->row;
 }
 
 /* True if an operand was wrong or an output overlaps another operand. */
@@ -689,12 +688,12 @@ static bauta_status op_norm(bt_stream *stream, const bt_norm_args *a,
                             bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_norm, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), bias = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), bias = { 0 };
     size_t n = head_size(&c, x.columns, a->heads), lines = x.rows * a->heads;
     matrix gain = input(&c, "gain", a->gain, 1, n);
     if (a->bias)
         bias = input(&c, "bias", a->bias, 1, n);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     matrix means = output(&c, "mean", a->mean, lines, 1);
     matrix scales = output(&c, "scale", a->scale, lines, 1);
     if (call_failed(&c))
@@ -779,14 +778,14 @@ static bauta_status op_norm_grad(bt_stream *stream, const bt_norm_grad_args *a,
     op_call c = call_begin(stream, BT_OP_norm_grad, err);
     norm_inputs in = { .kind = a->kind, .heads = a->heads };
     matrix dx = { 0 }, dgain = { 0 }, dbias = { 0 };
-    in.x = input(&c, "x", a->x, ANY, ANY);
+    in.x = input_view(&c, "x", a->x, ANY, ANY);
     in.n = head_size(&c, in.x.columns, a->heads);
     in.gain = input(&c, "gain", a->gain, 1, in.n);
     in.mean = input(&c, "mean", a->mean, in.x.rows * a->heads, 1);
     in.scale = input(&c, "scale", a->scale, in.x.rows * a->heads, 1);
-    in.dy = input(&c, "dy", a->dy, in.x.rows, in.x.columns);
+    in.dy = input_view(&c, "dy", a->dy, in.x.rows, in.x.columns);
     if (a->dx)
-        dx = output(&c, "dx", a->dx, in.x.rows, in.x.columns);
+        dx = output_view(&c, "dx", a->dx, in.x.rows, in.x.columns);
     if (a->dgain)
         dgain = output(&c, "dgain", a->dgain, 1, in.n);
     if (a->dbias)
@@ -867,10 +866,10 @@ static bauta_status op_act(bt_stream *stream, const bt_act_args *a,
                            bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_act, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), up = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), up = { 0 };
     if (a->up)
-        up = input(&c, "up", a->up, x.rows, x.columns);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+        up = input_view(&c, "up", a->up, x.rows, x.columns);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < x.rows; i++)
@@ -893,17 +892,17 @@ static bauta_status op_act_grad(bt_stream *stream, const bt_act_grad_args *a,
                                 bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_act_grad, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), up = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), up = { 0 };
     matrix dx = { 0 }, dup = { 0 };
     if (a->up)
-        up = input(&c, "up", a->up, x.rows, x.columns);
-    matrix dy = input(&c, "dy", a->dy, x.rows, x.columns);
+        up = input_view(&c, "up", a->up, x.rows, x.columns);
+    matrix dy = input_view(&c, "dy", a->dy, x.rows, x.columns);
     if (a->dx)
-        dx = output(&c, "dx", a->dx, x.rows, x.columns);
+        dx = output_view(&c, "dx", a->dx, x.rows, x.columns);
     if (a->dup && same_tensor(a->dup, a->dx) && a->add_dup)
         dup = dx;
     else if (a->dup)
-        dup = output(&c, "dup", a->dup, x.rows, x.columns);
+        dup = output_view(&c, "dup", a->dup, x.rows, x.columns);
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < x.rows && dx.at; i++)
@@ -925,8 +924,8 @@ static bauta_status op_rotary(bt_stream *stream, const bt_rotary_args *a,
                               bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_rotary, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+    matrix x = input_view(&c, "x", a->x, ANY, ANY);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     size_t dim = head_size(&c, x.columns, a->heads), half = dim / 2;
     const uint32_t *positions =
         column_of(&c, "positions", a->positions, BAUTA_UINT32, x.rows, false);
@@ -1404,12 +1403,12 @@ static void attention_inputs_of(op_call *c, attention_inputs *in,
     check_heads(c, heads, kv_heads);
     if (c->status)
         return;
-    in->q = input(c, "q", q, plan->base.rows, ANY);
+    in->q = input_view(c, "q", q, plan->base.rows, ANY);
     in->s.heads = heads;
     in->s.kv_heads = kv_heads;
     in->s.head_dim = head_size(c, in->q.columns, heads);
-    in->k = input(c, "k", k, plan->base.keys, in->s.head_dim * kv_heads);
-    in->v = input(c, "v", v, plan->base.keys, ANY);
+    in->k = input_view(c, "k", k, plan->base.keys, in->s.head_dim * kv_heads);
+    in->v = input_view(c, "v", v, plan->base.keys, ANY);
     in->s.value_dim = head_size(c, in->v.columns, kv_heads);
     in->s.scale = scale_of(scale, in->s.head_dim);
     bias_inputs(c, &in->s, bias, in->q.rows);
@@ -1426,7 +1425,8 @@ static bauta_status op_attention(bt_stream *stream, const bt_attention_args *a,
     attention_inputs_of(&c, &in, plan, a->heads, a->kv_heads, a->scale, a->q,
                         a->k, a->v, a->bias);
     const attention_shape *s = &in.s;
-    matrix out = output(&c, "out", a->out, in.q.rows, a->heads * s->value_dim);
+    matrix out =
+        output_view(&c, "out", a->out, in.q.rows, a->heads * s->value_dim);
     if (a->lse)
         lse = output(&c, "lse", a->lse, in.q.rows, a->heads);
     if (call_failed(&c))
@@ -1514,12 +1514,12 @@ static bauta_status op_attention_grad(bt_stream *stream,
     attention_inputs_of(&c, &g.in, plan, a->heads, a->kv_heads, a->scale, a->q,
                         a->k, a->v, a->bias);
     size_t out_columns = a->heads * in->s.value_dim;
-    g.out = input(&c, "out", a->out, in->q.rows, out_columns);
+    g.out = input_view(&c, "out", a->out, in->q.rows, out_columns);
     g.lse = input(&c, "lse", a->lse, in->q.rows, a->heads);
-    g.dout = input(&c, "dout", a->dout, in->q.rows, out_columns);
-    matrix dq = output(&c, "dq", a->dq, in->q.rows, in->q.columns);
-    matrix dk = output(&c, "dk", a->dk, in->k.rows, in->k.columns);
-    matrix dv = output(&c, "dv", a->dv, in->v.rows, in->v.columns);
+    g.dout = input_view(&c, "dout", a->dout, in->q.rows, out_columns);
+    matrix dq = output_view(&c, "dq", a->dq, in->q.rows, in->q.columns);
+    matrix dk = output_view(&c, "dk", a->dk, in->k.rows, in->k.columns);
+    matrix dv = output_view(&c, "dv", a->dv, in->v.rows, in->v.columns);
     matrix dtable = { 0 };
     if (a->dtable && !in->s.table.at && !c.status)
         CALL_FAIL(&c, "dtable without a table");
@@ -1607,8 +1607,8 @@ static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
     if (c.status || !pool)
         return c.status;
     const bt_attention_shape *s = &pool->shape;
-    matrix k = input(&c, "k", a->k, ANY, s->kv_heads * s->head_dim);
-    matrix v = input(&c, "v", a->v, k.rows, s->kv_heads * s->value_dim);
+    matrix k = input_view(&c, "k", a->k, ANY, s->kv_heads * s->head_dim);
+    matrix v = input_view(&c, "v", a->v, k.rows, s->kv_heads * s->value_dim);
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < a->batch->count; i++) {
@@ -1712,8 +1712,10 @@ static bauta_status op_paged_attention(bt_stream *stream,
                           .value_dim = p->value_dim,
                           .scale = scale_of(a->scale, p->head_dim) };
     bias_inputs(&c, &s, a->bias, plan->base.rows);
-    matrix q = input(&c, "q", a->q, plan->base.rows, a->heads * p->head_dim);
-    matrix out = output(&c, "out", a->out, q.rows, a->heads * p->value_dim);
+    matrix q =
+        input_view(&c, "q", a->q, plan->base.rows, a->heads * p->head_dim);
+    matrix out =
+        output_view(&c, "out", a->out, q.rows, a->heads * p->value_dim);
     double *scores = call_failed(&c)
                          ? NULL
                          : sums_create(&c, 1, plan->base.keys + p->value_dim);
@@ -2059,6 +2061,7 @@ const bt_backend bt_reference_backend = {
     .name = "reference",
     .host_visible = false,
     .logits_rows = 7, /* small, so that tests have several parts */
+    .strided = true,
     .stream_fork = stream_fork,
     .stream_free = stream_free,
     .sync = stream_sync,

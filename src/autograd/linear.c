@@ -125,23 +125,155 @@ bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     return bt_tape_status(tape, NULL) ? NULL : op.y;
 }
 
+/* ---- Adjacent layers ---------------------------------------------------- */
+
+/* Layers of one x whose parameters lie back to back in memory are one layer, of
+ * which each has some columns of the result. */
+typedef struct merged_record {
+    linear_record op;  /* of the one layer */
+    bt_tensor w, bias; /* its parameters */
+    size_t count;
+    bt_tensor *parts[BT_LINEAR_LAYERS_MAX]; /* of y */
+} merged_record;
+
+/* Whether the data of `next` is right after that of `t`, or the gradients are:
+ * in the next column of the same matrix, or in the next row. */
+static bool data_follows(const bt_tensor *next, const bt_tensor *t, size_t step)
+{
+    return t->buffer && next->buffer == t->buffer && next->dtype == t->dtype &&
+           next->stride == t->stride && next->offset == t->offset + step;
+}
+
+static bool grad_follows(const bt_tensor *next, const bt_tensor *t, size_t step)
+{
+    if (!next->requires_grad && !t->requires_grad)
+        return true;
+    return next->requires_grad && t->requires_grad && t->grad &&
+           next->grad == t->grad && next->grad_dtype == t->grad_dtype &&
+           next->grad_offset == t->grad_offset + step;
+}
+
+static bool layer_follows(const bt_linear_op *next, const bt_linear_op *l,
+                          bool transposed)
+{
+    size_t step = transposed ? l->w->columns : l->w->rows * l->w->stride;
+    bool ends = transposed || l->w->stride == l->w->columns;
+    if (!ends || !data_follows(next->w, l->w, step) ||
+        !grad_follows(next->w, l->w, step))
+        return false;
+    if (!next->bias || !l->bias)
+        return !next->bias && !l->bias;
+    bt_tensor bias = *next->bias;
+    bias.stride = l->bias->stride; // of one row it means nothing
+    return data_follows(&bias, l->bias, l->bias->columns) &&
+           grad_follows(&bias, l->bias, l->bias->columns);
+}
+
+/* Whether the layers are adjacent, and in which order. */
+static bool find_order(const bt_tape *tape, size_t count,
+                       const bt_linear_op *layers, bool transposed,
+                       size_t *order)
+{
+    enum { UNIT = 8 }; // columns, see bt_backend
+    if (!bt_tape_stream(tape)->backend->strided || count < 2 ||
+        count > BT_LINEAR_LAYERS_MAX)
+        return false;
+    for (size_t i = 0; i < count; i++) {
+        size_t at = i;
+        if (bt_linear_outputs(layers[i].w, transposed) % UNIT)
+            return false;
+        for (; at && layers[order[at - 1]].w->offset > layers[i].w->offset;
+             at--)
+            order[at] = order[at - 1];
+        order[at] = i;
+    }
+    for (size_t i = 1; i < count; i++)
+        if (!layer_follows(&layers[order[i]], &layers[order[i - 1]],
+                           transposed))
+            return false;
+    return true;
+}
+
+/* A part of y that nothing has used has no gradient: it is 0. */
+static void backward_merged(bt_tape *tape, void *saved)
+{
+    merged_record *r = saved;
+    bool add;
+    if (!r->op.y->grad)
+        return;
+    for (size_t i = 0; i < r->count; i++) {
+        bt_tensor *part = r->parts[i];
+        if (part->grad || !bt_tape_grad(tape, part, &add))
+            continue;
+        bt_tensor grad = bt_tensor_grad(part);
+        bt_tape_check(tape, bt_tensor_zero(bt_tape_stream(tape), &grad,
+                                           bt_tape_error(tape)));
+    }
+    backward(tape, &r->op);
+}
+
+static bool run_merged(bt_tape *tape, bt_tensor *x, size_t count,
+                       const bt_linear_op *layers, bool transposed,
+                       const size_t *order, bt_tensor **y)
+{
+    merged_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
+    size_t outputs = 0;
+    if (!r)
+        return false;
+    const bt_linear_op *first = &layers[order[0]];
+    *r = (merged_record){ .w = *first->w, .count = count };
+    if (first->bias)
+        r->bias = *first->bias;
+    for (size_t i = 0; i < count; i++)
+        outputs += bt_linear_outputs(layers[i].w, transposed);
+    *(transposed ? &r->w.columns : &r->w.rows) = outputs;
+    r->bias.columns = outputs;
+    r->op = (linear_record){ x, &r->w, first->bias ? &r->bias : NULL, NULL,
+                             transposed };
+    r->op.y = bt_tape_output(tape, x->rows, outputs,
+                             x->requires_grad || r->w.requires_grad ||
+                                 r->bias.requires_grad);
+    if (!r->op.y ||
+        !bt_linear_forward(tape, x, r->op.w, transposed, r->op.bias, r->op.y))
+        return false;
+    for (size_t i = 0, at = 0; i < count; i++) {
+        size_t columns = bt_linear_outputs(layers[order[i]].w, transposed);
+        y[order[i]] = r->parts[i] = bt_tape_columns(tape, r->op.y, at, columns);
+        at += columns;
+    }
+    if (r->op.y->requires_grad)
+        bt_tape_record(tape, backward_merged, r, r->op.y);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
+/* Layers that are recorded one by one. */
+static bool run_each(bt_tape *tape, bt_tensor *x, size_t count,
+                     const bt_linear_op *layers, bool transposed, bt_tensor **y)
+{
+    for (size_t i = 0; i < count; i++)
+        y[i] = bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
+    return bt_tape_status(tape, NULL) == BAUTA_OK;
+}
+
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y)
 {
     bt_linear_layer group[BT_LINEAR_LAYERS_MAX];
-    if (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX) {
-        for (size_t i = 0; i < count; i++)
-            y[i] =
-                bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
-        return bt_tape_status(tape, NULL) == BAUTA_OK;
-    }
+    size_t order[BT_LINEAR_LAYERS_MAX];
+    bool adjacent = find_order(tape, count, layers, transposed, order);
+    if (!adjacent && (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX))
+        return run_each(tape, x, count, layers, transposed, y);
     for (size_t i = 0; i < count; i++)
         y[i] = NULL;
+    for (size_t i = 0; i < count; i++)
+        if (bt_tape_status(tape, NULL) ||
+            !bt_linear_check(tape, "linear", x, layers[i].w, transposed,
+                             layers[i].bias))
+            return false;
+    if (adjacent)
+        return run_merged(tape, x, count, layers, transposed, order, y);
     for (size_t i = 0; i < count; i++) {
         const bt_linear_op *l = &layers[i];
-        if (bt_tape_status(tape, NULL) ||
-            !bt_linear_check(tape, "linear", x, l->w, transposed, l->bias))
-            return false;
         y[i] = bt_tape_output(tape, x->rows,
                               bt_linear_outputs(l->w, transposed), false);
         if (!y[i])

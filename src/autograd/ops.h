@@ -21,8 +21,10 @@ bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
 
 /* Several layers of one x, each computed as by bt_op_linear() without a
  * residual. If nothing is recorded and there are few rows, they run in one
- * parallel loop, since starting threads costs as much as a small product. False
- * if the tape has failed. */
+ * parallel loop, since starting threads costs as much as a small product. On a
+ * strided backend layers that lie back to back in memory run as one layer, of
+ * which the results are columns; the gradient of x is then one sum over the
+ * outputs of all of them. False if the tape has failed. */
 typedef struct bt_linear_op {
     bt_tensor *w, *bias; /* bias may be NULL */
 } bt_linear_op;

@@ -278,6 +278,20 @@ bt_tensor *bt_tape_output(bt_tape *tape, size_t rows, size_t columns,
     return tensor;
 }
 
+bt_tensor *bt_tape_columns(bt_tape *tape, bt_tensor *whole, size_t first,
+                           size_t count)
+{
+    bt_tensor *part = bt_tape_alloc(tape, 1, sizeof(*part));
+    if (!part)
+        return NULL;
+    *part = *whole;
+    part->columns = count;
+    part->offset += first;
+    part->grad = NULL;
+    part->whole = whole;
+    return part;
+}
+
 /* A buffer and a tensor over the caller's memory. */
 static bt_tensor *wrap(bt_tape *tape, bauta_dtype dtype, size_t rows,
                        size_t columns, const void *from)
@@ -458,6 +472,15 @@ static void grad_release(bt_tape *tape, bt_tensor *tensor)
 /* Memory for the gradient of a tensor that has none. */
 static bool grad_alloc(bt_tape *tape, bt_tensor *tensor)
 {
+    bt_tensor *whole = tensor->whole;
+    if (whole) {
+        if (!whole->grad && !grad_alloc(tape, whole))
+            return false;
+        tensor->grad = whole->grad;
+        tensor->grad_offset =
+            whole->grad_offset + tensor->offset - whole->offset;
+        return true;
+    }
     size_t size = bt_dtype_size(tensor->grad_dtype), offset = 0;
     const bt_buffer *buffer =
         range_take(tape, bytes_of(tensor, tensor->grad_dtype), &offset);
@@ -501,7 +524,7 @@ bool bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add)
 static bool grad_fits(const bt_tape *tape, const bt_tensor *from,
                       const bt_tensor *to)
 {
-    return to->requires_grad && !to->grad &&
+    return to->requires_grad && !to->grad && !to->whole && !from->whole &&
            to->grad_dtype == from->grad_dtype && to->stride == from->stride &&
            is_block(tape, from->grad);
 }

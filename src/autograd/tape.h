@@ -73,6 +73,10 @@ void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
  * gradient; ignored when recording is off. NULL if the tape has failed. */
 bt_tensor *bt_tape_output(bt_tape *tape, size_t rows, size_t columns,
                           bool wants);
+/* `count` columns of an output, from `first` on, as a tensor; their gradient is
+ * a part of that of the whole. */
+bt_tensor *bt_tape_columns(bt_tape *tape, bt_tensor *whole, size_t first,
+                           size_t count);
 /* An uninitialised tensor of any type, without a gradient. */
 bt_tensor *bt_tape_scratch(bt_tape *tape, bauta_dtype dtype, size_t rows,
                            size_t columns);

@@ -16,7 +16,8 @@
  * Conventions. Tensors are float32 unless a backend supports more types. Inputs
  * and outputs do not overlap unless it says so. Weights and their gradients, x
  * and y of linear and its gradients, logits, and operands of softcap and
- * accumulate may have a stride; all others are dense. Ids, positions and labels
+ * accumulate may have a stride; all others are dense, unless the backend is
+ * `strided`. Ids, positions and labels
  * are tensors of one column, whose values have been checked. `add`: the result
  * is added to what the output holds; otherwise the output is uninitialised. A
  * result of a row depends on this row alone, and sums over rows have a fixed
@@ -433,6 +434,11 @@ struct bt_backend {
     /* Rows of logits that the loss computes at a time. It changes no bit of the
      * loss and of the gradients of rows. */
     size_t logits_rows;
+    /* Operands and results of norm, act, rotary, attention, kv_write,
+     * paged_attention, and their gradients, may have a stride, of which columns
+     * that begin at a multiple of 8 are parts. Then adjacent layers of one
+     * input run as one layer, and its results are parts of one matrix. */
+    bool strided;
 
     /* A stream for one more thread of the caller, with a single thread for its
      * computations; or NULL if streams cannot be forked. */
