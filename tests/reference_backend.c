@@ -494,6 +494,66 @@ static void put_all(const matrix *to, const double *values, bool add)
             put(to, i, j, values[i * to->columns + j], add);
 }
 
+/* ---- Functions of activations ------------------------------------------ */
+
+#define TWO_ROOT_TWO_OVER_PI 1.5957691216057308
+#define ROOT_HALF 0.7071067811865476
+#define ROOT_TWO_PI 2.5066282746310002
+
+/* Beyond this an activation is x or 0 in double, and infinity times 0 does not
+ * occur. NaN stays. */
+static double limited(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* GELU by tanh is x sigmoid(w). */
+static double gelu_tanh_w(double x, double *slope)
+{
+    const double k0 = TWO_ROOT_TWO_OVER_PI, k1 = 0.044715 * k0;
+    *slope = k0 + 3 * k1 * x * x;
+    return x * (k0 + k1 * x * x);
+}
+
+static double act_value(bt_act act, double x)
+{
+    double slope, low = limited(x, -1000, INFINITY);
+    switch (act) {
+    case BT_ACT_RELU:
+        return x < 0 ? 0 : x;
+    case BT_ACT_GELU_ERF:
+        return low * 0.5 * erfc(-low * ROOT_HALF);
+    case BT_ACT_GELU_TANH:
+        return low * sigmoid(gelu_tanh_w(limited(low, -1000, 1000), &slope));
+    case BT_ACT_SILU:
+        return low * sigmoid(low);
+    }
+    return NAN;
+}
+
+static double act_slope(bt_act act, double x)
+{
+    double v = limited(x, -1000, 1000), w, s, slope;
+    switch (act) {
+    case BT_ACT_RELU:
+        return x > 0 ? 1 : x <= 0 ? 0 : x;
+    case BT_ACT_GELU_ERF:
+        return 0.5 * erfc(-v * ROOT_HALF) + v * exp(-0.5 * v * v) / ROOT_TWO_PI;
+    case BT_ACT_GELU_TANH:
+        w = gelu_tanh_w(v, &slope);
+        return sigmoid(w) + v * slope * sigmoid(w) * sigmoid(-w);
+    case BT_ACT_SILU:
+        s = sigmoid(v);
+        return s + v * s * sigmoid(-v);
+    }
+    return NAN;
+}
+
 /* ---- Products ---------------------------------------------------------- */
 
 /* W as (outputs, inputs). */
@@ -535,8 +595,12 @@ static bauta_status op_linear(bt_stream *stream, const bt_linear_args *a,
     }
     if (call_failed(&c))
         return c.status;
-    for (size_t l = 0; l < a->count; l++)
+    for (size_t l = 0; l < a->count; l++) {
         linear_layer(&x, &w[l], a->transposed, &bias[l], &y[l]);
+        for (size_t i = 0; i < x.rows && a->has_act; i++)
+            for (size_t o = 0; o < y[l].columns; o++)
+                put(&y[l], i, o, act_value(a->act, get(&y[l], i, o)), false);
+    }
     return BAUTA_OK;
 }
 
@@ -696,8 +760,17 @@ static bauta_status op_norm(bt_stream *stream, const bt_norm_args *a,
     matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     matrix means = output(&c, "mean", a->mean, lines, 1);
     matrix scales = output(&c, "scale", a->scale, lines, 1);
+    matrix residual = { 0 }, sum = { 0 };
+    if (a->residual) {
+        residual = input_view(&c, "residual", a->residual, x.rows, x.columns);
+        sum = output_view(&c, "sum", a->sum, x.rows, x.columns);
+    }
     if (call_failed(&c))
         return c.status;
+    for (size_t i = 0; i < sum.rows; i++)
+        for (size_t j = 0; j < sum.columns; j++)
+            put(&sum, i, j, get(&x, i, j) + get(&residual, i, j), false);
+    x = a->residual ? sum : x;
     for (size_t line = 0; line < lines; line++) {
         size_t row = line / a->heads, first = line % a->heads * n;
         double mean = 0.0, square = 0.0;
@@ -804,64 +877,6 @@ static bauta_status op_norm_grad(bt_stream *stream, const bt_norm_grad_args *a,
 
 /* ---- Activations ------------------------------------------------------- */
 
-#define TWO_ROOT_TWO_OVER_PI 1.5957691216057308
-#define ROOT_HALF 0.7071067811865476
-#define ROOT_TWO_PI 2.5066282746310002
-
-/* Beyond this an activation is x or 0 in double, and infinity times 0 does not
- * occur. NaN stays. */
-static double limited(double x, double low, double high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
-static double sigmoid(double x)
-{
-    return 1.0 / (1.0 + exp(-x));
-}
-
-/* GELU by tanh is x sigmoid(w). */
-static double gelu_tanh_w(double x, double *slope)
-{
-    const double k0 = TWO_ROOT_TWO_OVER_PI, k1 = 0.044715 * k0;
-    *slope = k0 + 3 * k1 * x * x;
-    return x * (k0 + k1 * x * x);
-}
-
-static double act_value(bt_act act, double x)
-{
-    double slope, low = limited(x, -1000, INFINITY);
-    switch (act) {
-    case BT_ACT_RELU:
-        return x < 0 ? 0 : x;
-    case BT_ACT_GELU_ERF:
-        return low * 0.5 * erfc(-low * ROOT_HALF);
-    case BT_ACT_GELU_TANH:
-        return low * sigmoid(gelu_tanh_w(limited(low, -1000, 1000), &slope));
-    case BT_ACT_SILU:
-        return low * sigmoid(low);
-    }
-    return NAN;
-}
-
-static double act_slope(bt_act act, double x)
-{
-    double v = limited(x, -1000, 1000), w, s, slope;
-    switch (act) {
-    case BT_ACT_RELU:
-        return x > 0 ? 1 : x <= 0 ? 0 : x;
-    case BT_ACT_GELU_ERF:
-        return 0.5 * erfc(-v * ROOT_HALF) + v * exp(-0.5 * v * v) / ROOT_TWO_PI;
-    case BT_ACT_GELU_TANH:
-        w = gelu_tanh_w(v, &slope);
-        return sigmoid(w) + v * slope * sigmoid(w) * sigmoid(-w);
-    case BT_ACT_SILU:
-        s = sigmoid(v);
-        return s + v * s * sigmoid(-v);
-    }
-    return NAN;
-}
-
 static bauta_status op_act(bt_stream *stream, const bt_act_args *a,
                            bauta_error *err)
 {
@@ -920,6 +935,23 @@ static bauta_status op_act_grad(bt_stream *stream, const bt_act_grad_args *a,
 
 /* ---- Elements ---------------------------------------------------------- */
 
+static void rotate(const matrix *x, const matrix *y, const uint32_t *positions,
+                   const matrix *frequencies, bool back, bool add)
+{
+    size_t half = frequencies->columns;
+    for (size_t i = 0; i < x->rows; i++)
+        for (size_t column = 0; column < x->columns; column++) {
+            size_t j = column % (2 * half);
+            if (j >= half)
+                continue;
+            double angle = (double)positions[i] * get(frequencies, 0, j);
+            double sine = back ? -sin(angle) : sin(angle);
+            double p = get(x, i, column), q = get(x, i, column + half);
+            put(y, i, column, p * cos(angle) - q * sine, add);
+            put(y, i, column + half, q * cos(angle) + p * sine, add);
+        }
+}
+
 static bauta_status op_rotary(bt_stream *stream, const bt_rotary_args *a,
                               bauta_error *err)
 {
@@ -934,17 +966,7 @@ static bauta_status op_rotary(bt_stream *stream, const bt_rotary_args *a,
         CALL_FAIL(&c, "a head has %zu columns, which are not pairs", dim);
     if (call_failed(&c))
         return c.status;
-    for (size_t i = 0; i < x.rows; i++)
-        for (size_t column = 0; column < x.columns; column++) {
-            size_t j = column % dim;
-            if (j >= half)
-                continue;
-            double angle = (double)positions[i] * get(&frequencies, 0, j);
-            double sine = a->back ? -sin(angle) : sin(angle);
-            double p = get(&x, i, column), q = get(&x, i, column + half);
-            put(&y, i, column, p * cos(angle) - q * sine, a->add);
-            put(&y, i, column + half, q * cos(angle) + p * sine, a->add);
-        }
+    rotate(&x, &y, positions, &frequencies, a->back, a->add);
     return BAUTA_OK;
 }
 
@@ -1599,6 +1621,29 @@ static void write_token(op_call *c, const bt_block_table *table, size_t layer,
     }
 }
 
+/* Rotated keys, which the caller frees, and the rotated queries where they
+ * belong. */
+static matrix rotate_for_pages(op_call *c, const bt_kv_write_args *a,
+                               const matrix *k, size_t dim)
+{
+    matrix turned = { NULL, k->rows, k->columns, k->columns };
+    matrix q = input_view(c, "q", a->q, k->rows, a->heads * dim);
+    matrix q_out = output_view(c, "q_out", a->q_out, k->rows, a->heads * dim);
+    const uint32_t *positions =
+        column_of(c, "positions", a->positions, BAUTA_UINT32, k->rows, false);
+    matrix frequencies = input(c, "frequencies", a->frequencies, 1, dim / 2);
+    if (call_failed(c))
+        return turned;
+    turned.at = malloc((k->rows * k->columns + 1) * sizeof(float));
+    if (!turned.at) {
+        CALL_FAIL(c, "no memory for %zu keys", k->rows);
+        return turned;
+    }
+    rotate(&q, &q_out, positions, &frequencies, false, false);
+    rotate(k, &turned, positions, &frequencies, false, false);
+    return turned;
+}
+
 static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
                                 bauta_error *err)
 {
@@ -1609,8 +1654,14 @@ static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
     const bt_attention_shape *s = &pool->shape;
     matrix k = input_view(&c, "k", a->k, ANY, s->kv_heads * s->head_dim);
     matrix v = input_view(&c, "v", a->v, k.rows, s->kv_heads * s->value_dim);
-    if (call_failed(&c))
+    matrix turned = { 0 };
+    if (a->q)
+        turned = rotate_for_pages(&c, a, &k, s->head_dim);
+    if (call_failed(&c)) {
+        free(turned.at);
         return c.status;
+    }
+    k = a->q ? turned : k;
     for (size_t i = 0; i < a->batch->count; i++) {
         const bt_kv_sequence *part = &a->batch->sequences[i];
         if (bt_size_add(part->row, part->rows) > k.rows)
@@ -1621,6 +1672,7 @@ static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
                         k.at + (part->row + r) * k.stride,
                         v.at + (part->row + r) * v.stride);
     }
+    free(turned.at);
     return c.status;
 }
 
@@ -2062,6 +2114,7 @@ const bt_backend bt_reference_backend = {
     .host_visible = false,
     .logits_rows = 7, /* small, so that tests have several parts */
     .strided = true,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_fork = stream_fork,
     .stream_free = stream_free,
     .sync = stream_sync,

@@ -2254,8 +2254,10 @@ static void a_missing_type_is_unsupported(void **state)
     packed.packed = (const void *)&shape;
     status = r->backend->linear(
         r->stream,
-        &(const bt_linear_args){ a, 1, &(bt_linear_layer){ &packed, NULL, y },
-                                 false },
+        &(const bt_linear_args){ .x = a,
+                                 .count = 1,
+                                 .layers =
+                                     &(bt_linear_layer){ &packed, NULL, y } },
         &err);
     expect("linear for", BAUTA_ERR_UNSUPPORTED, status, &err);
     rig_close(r);

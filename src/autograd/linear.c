@@ -36,7 +36,9 @@ bool bt_linear_forward(bt_tape *tape, const bt_tensor *x, const bt_tensor *w,
                        const bt_tensor *y)
 {
     bt_linear_layer layer = { w, bias, y };
-    bt_linear_args args = { x, 1, &layer, transposed };
+    bt_linear_args args = {
+        .x = x, .count = 1, .layers = &layer, .transposed = transposed
+    };
     return BT_TAPE_RUN(tape, linear, &args);
 }
 
@@ -123,6 +125,27 @@ bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     if (op.y->requires_grad)
         record(tape, &op);
     return bt_tape_status(tape, NULL) ? NULL : op.y;
+}
+
+bt_tensor *bt_op_linear_act(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                            bool transposed, bt_tensor *bias, bt_act act)
+{
+    if (bt_tape_recording(tape) ||
+        !(bt_tape_stream(tape)->backend->fusions & BT_FUSE_LINEAR_ACT))
+        return bt_op_act(tape, bt_op_linear(tape, x, w, transposed, bias), act);
+    if (bt_tape_status(tape, NULL) ||
+        !bt_linear_check(tape, "linear", x, w, transposed, bias))
+        return NULL;
+    bt_tensor *y =
+        bt_tape_output(tape, x->rows, bt_linear_outputs(w, transposed), false);
+    bt_linear_layer layer = { w, bias, y };
+    bt_linear_args args = { .x = x,
+                            .count = 1,
+                            .layers = &layer,
+                            .transposed = transposed,
+                            .has_act = true,
+                            .act = act };
+    return y && BT_TAPE_RUN(tape, linear, &args) ? y : NULL;
 }
 
 /* ---- Adjacent layers ---------------------------------------------------- */
@@ -280,6 +303,8 @@ bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
             return false;
         group[i] = (bt_linear_layer){ l->w, l->bias, y[i] };
     }
-    bt_linear_args args = { x, count, group, transposed };
+    bt_linear_args args = {
+        .x = x, .count = count, .layers = group, .transposed = transposed
+    };
     return BT_TAPE_RUN(tape, linear, &args);
 }

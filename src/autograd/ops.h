@@ -18,6 +18,10 @@
  * bias is (1, outputs) or NULL. */
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                         bool transposed, bt_tensor *bias);
+/* The same and an activation: bt_op_act() of it, in one operation of the
+ * backend where it has that and nothing is recorded. */
+bt_tensor *bt_op_linear_act(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                            bool transposed, bt_tensor *bias, bt_act act);
 
 /* Several layers of one x, each computed as by bt_op_linear() without a
  * residual. If nothing is recorded and there are few rows, they run in one
@@ -44,6 +48,12 @@ bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
 bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                       bt_tensor *bias, bt_norm_kind kind, float epsilon,
                       size_t heads);
+
+/* *sum = a + b, and its norm, with the bits of bt_op_add() and bt_op_norm(); in
+ * one operation where the backend has that. */
+bt_tensor *bt_op_add_norm(bt_tape *tape, bt_tensor *a, bt_tensor *b,
+                          bt_tensor *gain, bt_tensor *bias, bt_norm_kind kind,
+                          float epsilon, bt_tensor **sum);
 
 /* An activation of every element; gated (GLU): activation(gate) * up. */
 bt_tensor *bt_op_act(bt_tape *tape, bt_tensor *x, bt_act act);

@@ -54,6 +54,9 @@ typedef struct bt_linear_args {
     size_t count;       /* of layers, at most BT_LINEAR_LAYERS_MAX */
     const bt_linear_layer *layers;
     bool transposed;
+    /* y = act(y), of the rounded y: with BT_FUSE_LINEAR_ACT. */
+    bool has_act;
+    bt_act act;
 } bt_linear_args;
 
 /* dx = dy W */
@@ -107,6 +110,9 @@ typedef struct bt_norm_args {
     size_t heads;
     const bt_tensor *x, *gain, *bias; /* bias may be NULL */
     const bt_tensor *y, *mean, *scale;
+    /* Of one head, with BT_FUSE_ADD_NORM: sum = x + residual, and that is
+     * normalized as it is stored. Else NULL. */
+    const bt_tensor *residual, *sum;
 } bt_norm_args;
 
 typedef struct bt_norm_grad_args {
@@ -242,6 +248,12 @@ typedef struct bt_kv_write_args {
     const struct bt_kv_batch *batch; /* block_table.h */
     size_t layer;
     const bt_tensor *k, *v; /* (rows, kv_heads * dim) */
+    /* With BT_FUSE_ROTARY_KV_WRITE: k is rotated before it is written, and q,
+     * of `heads` heads, to q_out; see bt_rotary_args. All rows belong to
+     * sequences, and all heads have one size. Else NULL. */
+    const bt_tensor *positions, *frequencies;
+    size_t heads;
+    const bt_tensor *q, *q_out;
 } bt_kv_write_args;
 
 /* Copy the first `tokens` tokens of pages to others: copy on write. */
@@ -423,6 +435,14 @@ typedef struct bt_op_shape {
     bool biased;
 } bt_op_shape;
 
+/* Operations that a backend runs as one, with the bits of the parts. Where it
+ * does not have one, autograd runs the parts. */
+enum {
+    BT_FUSE_LINEAR_ACT = 1,     /* linear, act */
+    BT_FUSE_ADD_NORM = 2,       /* add, norm */
+    BT_FUSE_ROTARY_KV_WRITE = 4 /* rotary of q and k, kv_write */
+};
+
 #define BT_OP_SLOT(name)                                                   \
     bauta_status (*name)(bt_stream * stream, const bt_##name##_args *args, \
                          bauta_error *err);
@@ -439,6 +459,7 @@ struct bt_backend {
      * that begin at a multiple of 8 are parts. Then adjacent layers of one
      * input run as one layer, and its results are parts of one matrix. */
     bool strided;
+    unsigned fusions; /* BT_FUSE_... */
 
     /* A stream for one more thread of the caller, with a single thread for its
      * computations; or NULL if streams cannot be forked. */

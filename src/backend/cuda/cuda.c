@@ -200,6 +200,7 @@ const bt_backend bt_cuda_backend = {
     // is that of the whole.
     .logits_rows = BT_GEMM_ROW_CHUNK,
     .strided = true,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_free = stream_free,
     .sync = sync_stream,
     .alloc = buffer_alloc,

@@ -48,7 +48,9 @@ static bauta_status check_matrix(const char *name, const void *at,
     return BAUTA_OK;
 }
 
-static bauta_status check(const bt_cuda_gemm_args *p, bauta_error *err)
+/* `small`: by the kernel for few rows, or by the reference. */
+static bauta_status check(const bt_cuda_gemm_args *p, bool small,
+                          bauta_error *err)
 {
     bauta_status status;
     if (p->m > INT_MAX / 2 || p->n > INT_MAX / 2 || p->k > INT_MAX / 2)
@@ -61,12 +63,14 @@ static bauta_status check(const bt_cuda_gemm_args *p, bauta_error *err)
     if (p->has_act && p->slope)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a product has an activation or its slope, not both");
-    if (p->has_act && p->form != BT_GEMM_NT)
+    if (p->has_act && p->form != BT_GEMM_NT && !small)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "activations are for products of the form NT");
-    if (p->slope && p->form != BT_GEMM_NN)
+                       "activations are for products of few rows or of the "
+                       "form NT");
+    if (p->slope && p->form != BT_GEMM_NN && !small)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "slopes are for products of the form NN");
+                       "slopes are for products of few rows or of the form "
+                       "NN");
     if ((status = check_matrix("a", p->a, p->lda,
                                p->form == BT_GEMM_TN ? p->m : p->k, p->k > 0,
                                err)) ||
@@ -382,7 +386,7 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     bt_cuda_device on;
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
-    bauta_status status = p.m && p.n ? check(&p, err) : BAUTA_OK;
+    bauta_status status = p.m && p.n ? check(&p, choice->small, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;
     if (!p.k)
@@ -439,7 +443,7 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
     bt_gemm_choice choice = { 0 };
-    bauta_status status = p.m && p.n ? check(&p, err) : BAUTA_OK;
+    bauta_status status = p.m && p.n ? check(&p, true, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;
     bt_gemm_end end = end_of(&p);

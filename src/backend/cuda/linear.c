@@ -14,12 +14,14 @@
 
 #include <string.h>
 
-/* out = a b + bias, with `add` plus what out holds. */
+/* out = a b + bias, with `add` plus what out holds, with `has_act` its
+ * activation. */
 typedef struct linear_product {
     bt_op op; /* for error messages */
     bt_gemm_form form;
     const bt_tensor *a, *b, *bias, *out;
-    bool add;
+    bool add, has_act;
+    bt_act act;
 } linear_product;
 
 static size_t terms(const linear_product *p)
@@ -152,6 +154,8 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
         .accumulate = p->add && out_f32,
         .bias = all[BIAS].at,
         .residual = p->add && !out_f32 ? all[OUT].at : NULL,
+        .has_act = p->has_act,
+        .act = p->act,
     };
     status = workspace(stream, &args, err);
     if (!status)
@@ -238,6 +242,26 @@ static size_t merge(const bt_linear_args *args, size_t first, bt_tensor *w,
     return count;
 }
 
+/* A product of few rows ends with the activation. For many the two kernels one
+ * after the other are faster. */
+static bool ends_with_act(const bt_tensor *x, const bt_tensor *y)
+{
+    return x->dtype == BAUTA_BFLOAT16 && y->dtype == BAUTA_BFLOAT16 &&
+           x->rows <= BT_GEMM_SMALL_ROWS && x->columns > 0;
+}
+
+static bauta_status act_in_place(bt_cuda_stream *stream, bt_act act,
+                                 const bt_tensor *y, bauta_error *err)
+{
+    bt_cuda_act_args args = { .act = act,
+                              .dtype = y->dtype,
+                              .rows = y->rows,
+                              .columns = y->columns,
+                              .x = bt_cuda_read(y),
+                              .y = bt_cuda_write(y) };
+    return bt_cuda_act(&args, stream->queue, err);
+}
+
 bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
                                const bt_linear_args *args, bauta_error *err)
 {
@@ -251,8 +275,13 @@ bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
                              .a = args->x,
                              .b = &w,
                              .bias = given ? &bias : NULL,
-                             .out = &y };
+                             .out = &y,
+                             .has_act =
+                                 args->has_act && ends_with_act(args->x, &y),
+                             .act = args->act };
         status = run(stream, &p, err);
+        if (!status && args->has_act && !p.has_act)
+            status = act_in_place(stream, args->act, &y, err);
     }
     return status;
 }
