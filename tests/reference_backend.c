@@ -578,7 +578,7 @@ static bauta_status op_linear(bt_stream *stream, const bt_linear_args *a,
                               bauta_error *err)
 {
     matrix w[BT_LINEAR_LAYERS_MAX], y[BT_LINEAR_LAYERS_MAX];
-    matrix bias[BT_LINEAR_LAYERS_MAX] = { 0 };
+    matrix bias[BT_LINEAR_LAYERS_MAX] = { 0 }, pre = { 0 };
     op_call c = call_begin(stream, BT_OP_linear, err);
     matrix x = input_view(&c, "x", a->x, ANY, ANY);
     if (a->count > BT_LINEAR_LAYERS_MAX)
@@ -593,14 +593,21 @@ static bauta_status op_linear(bt_stream *stream, const bt_linear_args *a,
             bias[l] = input(&c, "bias", layer->bias, 1, outputs);
         y[l] = output_view(&c, "y", layer->y, x.rows, outputs);
     }
+    if (a->has_act && a->count != 1)
+        CALL_FAIL(&c, "%zu layers with an activation", a->count);
+    if (a->pre && !c.status)
+        pre = output_view(&c, "pre", a->pre, x.rows, y[0].columns);
     if (call_failed(&c))
         return c.status;
-    for (size_t l = 0; l < a->count; l++) {
+    for (size_t l = 0; l < a->count; l++)
         linear_layer(&x, &w[l], a->transposed, &bias[l], &y[l]);
-        for (size_t i = 0; i < x.rows && a->has_act; i++)
-            for (size_t o = 0; o < y[l].columns; o++)
-                put(&y[l], i, o, act_value(a->act, get(&y[l], i, o)), false);
-    }
+    for (size_t i = 0; i < x.rows && a->has_act; i++)
+        for (size_t o = 0; o < y[0].columns; o++) {
+            double v = get(&y[0], i, o);
+            if (a->pre)
+                put(&pre, i, o, v, false);
+            put(&y[0], i, o, act_value(a->act, v), false);
+        }
     return BAUTA_OK;
 }
 
@@ -613,6 +620,11 @@ static bauta_status op_linear_dx(bt_stream *stream, const bt_linear_dx_args *a,
                           a->transposed ? dy.columns : ANY);
     matrix dx = output_view(&c, "dx", a->dx, dy.rows,
                             a->transposed ? w.rows : w.columns);
+    matrix slope = { 0 };
+    if (a->slope)
+        slope = input_view(&c, "slope", a->slope, dx.rows, dx.columns);
+    if (a->slope && a->add)
+        CALL_FAIL(&c, "a slope, and the result is added");
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < dx.rows; i++)
@@ -621,6 +633,10 @@ static bauta_status op_linear_dx(bt_stream *stream, const bt_linear_dx_args *a,
             for (size_t o = 0; o < dy.columns; o++)
                 sum += get(&dy, i, o) * weight_at(&w, a->transposed, o, k);
             put(&dx, i, k, sum, a->add);
+            if (a->slope)
+                put(&dx, i, k,
+                    act_slope(a->act, get(&slope, i, k)) * get(&dx, i, k),
+                    false);
         }
     return BAUTA_OK;
 }

@@ -73,7 +73,27 @@ bool bt_linear_to_host(bt_tape *tape, const bt_tensor *x, const bt_tensor *w,
 typedef struct linear_record {
     bt_tensor *x, *w, *bias, *y;
     bool transposed;
+    bt_act act;
+    bt_tensor *pre; /* x = act(pre), and the gradient goes there; or NULL */
 } linear_record;
+
+static void backward_x(bt_tape *tape, const linear_record *op,
+                       const bt_tensor *dy)
+{
+    bool add;
+    bt_tensor *to = op->pre ? op->pre : op->x;
+    if (!bt_tape_grad(tape, to, &add))
+        return;
+    bt_tensor dx = bt_tensor_grad(to);
+    bt_linear_dx_args args = { .dy = dy,
+                               .w = op->w,
+                               .dx = &dx,
+                               .transposed = op->transposed,
+                               .add = add,
+                               .slope = op->pre,
+                               .act = op->act };
+    BT_TAPE_RUN(tape, linear_dx, &args);
+}
 
 /* A step that fails for lack of memory makes the later ones useless, but not
  * wrong. */
@@ -84,11 +104,7 @@ static void backward(bt_tape *tape, void *saved)
     if (!op->y->grad)
         return; // no gradient flows into y
     bt_tensor dy = bt_tensor_grad(op->y);
-    if (bt_tape_grad(tape, op->x, &add)) {
-        bt_tensor dx = bt_tensor_grad(op->x);
-        bt_linear_dx_args args = { &dy, op->w, &dx, op->transposed, add };
-        BT_TAPE_RUN(tape, linear_dx, &args);
-    }
+    backward_x(tape, op, &dy);
     if (bt_tape_grad(tape, op->w, &add)) {
         bt_tensor dw = bt_tensor_grad(op->w);
         bt_linear_dw_args args = { op->x, &dy, &dw, op->transposed, add };
@@ -113,7 +129,9 @@ static void record(bt_tape *tape, const linear_record *op)
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                         bool transposed, bt_tensor *bias)
 {
-    linear_record op = { x, w, bias, NULL, transposed };
+    linear_record op = {
+        .x = x, .w = w, .bias = bias, .transposed = transposed
+    };
     if (bt_tape_status(tape, NULL) ||
         !bt_linear_check(tape, "linear", x, w, transposed, bias))
         return NULL;
@@ -127,25 +145,79 @@ bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     return bt_tape_status(tape, NULL) ? NULL : op.y;
 }
 
-bt_tensor *bt_op_linear_act(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                            bool transposed, bt_tensor *bias, bt_act act)
+/* ---- With an activation ------------------------------------------------- */
+
+/* act(x W^T + bias), with what it is applied to in `pre` unless that is NULL.
+ */
+static bt_tensor *forward_act(bt_tape *tape, const linear_record *op,
+                              bt_act act, const bt_tensor *pre)
 {
-    if (bt_tape_recording(tape) ||
-        !(bt_tape_stream(tape)->backend->fusions & BT_FUSE_LINEAR_ACT))
-        return bt_op_act(tape, bt_op_linear(tape, x, w, transposed, bias), act);
-    if (bt_tape_status(tape, NULL) ||
-        !bt_linear_check(tape, "linear", x, w, transposed, bias))
-        return NULL;
-    bt_tensor *y =
-        bt_tape_output(tape, x->rows, bt_linear_outputs(w, transposed), false);
-    bt_linear_layer layer = { w, bias, y };
-    bt_linear_args args = { .x = x,
+    bt_tensor *y = bt_tape_output(
+        tape, op->x->rows, bt_linear_outputs(op->w, op->transposed), false);
+    bt_linear_layer layer = { op->w, op->bias, y };
+    bt_linear_args args = { .x = op->x,
                             .count = 1,
                             .layers = &layer,
-                            .transposed = transposed,
+                            .transposed = op->transposed,
                             .has_act = true,
-                            .act = act };
+                            .act = act,
+                            .pre = pre };
     return y && BT_TAPE_RUN(tape, linear, &args) ? y : NULL;
+}
+
+/* Both layers with one operation for a product and the activation: forward, and
+ * backward for the gradient of what the activation is applied to. */
+static bt_tensor *feed_forward(bt_tape *tape, linear_record *up, bt_act act,
+                               linear_record *down)
+{
+    bool recording = bt_tape_recording(tape);
+    if (recording) {
+        up->y = bt_tape_output(tape, up->x->rows,
+                               bt_linear_outputs(up->w, up->transposed),
+                               up->x->requires_grad || up->w->requires_grad ||
+                                   (up->bias && up->bias->requires_grad));
+        if (!up->y)
+            return NULL;
+        down->pre = up->y;
+        down->act = act;
+    }
+    down->x = forward_act(tape, up, act, down->pre);
+    if (!down->x || !bt_linear_check(tape, "linear", down->x, down->w,
+                                     down->transposed, down->bias))
+        return NULL;
+    if (recording && up->y->requires_grad)
+        record(tape, up);
+    down->y = bt_tape_output(
+        tape, down->x->rows, bt_linear_outputs(down->w, down->transposed),
+        (up->y && up->y->requires_grad) || down->w->requires_grad ||
+            (down->bias && down->bias->requires_grad));
+    if (!down->y || !bt_linear_forward(tape, down->x, down->w, down->transposed,
+                                       down->bias, down->y))
+        return NULL;
+    if (down->y->requires_grad)
+        record(tape, down);
+    return bt_tape_status(tape, NULL) ? NULL : down->y;
+}
+
+bt_tensor *bt_op_feed_forward(bt_tape *tape, bt_tensor *x,
+                              const bt_linear_op *up, bt_act act,
+                              const bt_linear_op *down, bool transposed)
+{
+    if (!(bt_tape_stream(tape)->backend->fusions & BT_FUSE_LINEAR_ACT)) {
+        x = bt_op_linear(tape, x, up->w, transposed, up->bias);
+        return bt_op_linear(tape, bt_op_act(tape, x, act), down->w, transposed,
+                            down->bias);
+    }
+    if (bt_tape_status(tape, NULL) ||
+        !bt_linear_check(tape, "linear", x, up->w, transposed, up->bias))
+        return NULL;
+    linear_record first = {
+        .x = x, .w = up->w, .bias = up->bias, .transposed = transposed
+    };
+    linear_record second = { .w = down->w,
+                             .bias = down->bias,
+                             .transposed = transposed };
+    return feed_forward(tape, &first, act, &second);
 }
 
 /* ---- Adjacent layers ---------------------------------------------------- */
@@ -251,8 +323,10 @@ static bool run_merged(bt_tape *tape, bt_tensor *x, size_t count,
         outputs += bt_linear_outputs(layers[i].w, transposed);
     *(transposed ? &r->w.columns : &r->w.rows) = outputs;
     r->bias.columns = outputs;
-    r->op = (linear_record){ x, &r->w, first->bias ? &r->bias : NULL, NULL,
-                             transposed };
+    r->op = (linear_record){ .x = x,
+                             .w = &r->w,
+                             .bias = first->bias ? &r->bias : NULL,
+                             .transposed = transposed };
     r->op.y = bt_tape_output(tape, x->rows, outputs,
                              x->requires_grad || r->w.requires_grad ||
                                  r->bias.requires_grad);

@@ -18,11 +18,6 @@
  * bias is (1, outputs) or NULL. */
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                         bool transposed, bt_tensor *bias);
-/* The same and an activation: bt_op_act() of it, in one operation of the
- * backend where it has that and nothing is recorded. */
-bt_tensor *bt_op_linear_act(bt_tape *tape, bt_tensor *x, bt_tensor *w,
-                            bool transposed, bt_tensor *bias, bt_act act);
-
 /* Several layers of one x, each computed as by bt_op_linear() without a
  * residual. If nothing is recorded and there are few rows, they run in one
  * parallel loop, since starting threads costs as much as a small product. On a
@@ -34,6 +29,12 @@ typedef struct bt_linear_op {
 } bt_linear_op;
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y);
+
+/* down(act(up(x))), computed as by bt_op_linear() and bt_op_act(); with one
+ * operation for up and act where the backend has that. */
+bt_tensor *bt_op_feed_forward(bt_tape *tape, bt_tensor *x,
+                              const bt_linear_op *up, bt_act act,
+                              const bt_linear_op *down, bool transposed);
 
 /* The rows `ids` of a table, times `scale`. ids (rows) stay valid and unchanged
  * until the tape is rewound, as all host arrays that ops take, except labels.

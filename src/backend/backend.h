@@ -54,15 +54,21 @@ typedef struct bt_linear_args {
     size_t count;       /* of layers, at most BT_LINEAR_LAYERS_MAX */
     const bt_linear_layer *layers;
     bool transposed;
-    /* y = act(y), of the rounded y: with BT_FUSE_LINEAR_ACT. */
+    /* With BT_FUSE_LINEAR_ACT: y = act(y), of the rounded y, which goes to
+     * `pre` unless that is NULL. Of one layer, then. */
     bool has_act;
     bt_act act;
+    const bt_tensor *pre;
 } bt_linear_args;
 
 /* dx = dy W */
 typedef struct bt_linear_dx_args {
     const bt_tensor *dy, *w, *dx;
     bool transposed, add;
+    /* With BT_FUSE_LINEAR_ACT: dx = dx act'(slope), of the rounded dx, and
+     * without `add`. Else NULL. */
+    const bt_tensor *slope;
+    bt_act act;
 } bt_linear_dx_args;
 
 /* dW = dy^T x, in the layout of W */
@@ -438,7 +444,7 @@ typedef struct bt_op_shape {
 /* Operations that a backend runs as one, with the bits of the parts. Where it
  * does not have one, autograd runs the parts. */
 enum {
-    BT_FUSE_LINEAR_ACT = 1,     /* linear, act */
+    BT_FUSE_LINEAR_ACT = 1,     /* linear, act; linear_dx, act_grad */
     BT_FUSE_ADD_NORM = 2,       /* add, norm */
     BT_FUSE_ROTARY_KV_WRITE = 4 /* rotary of q and k, kv_write */
 };

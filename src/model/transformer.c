@@ -259,18 +259,20 @@ bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,
 static bt_tensor *feed_forward(forward_state *state, bt_tensor *x,
                                bt_layer *layer)
 {
+    const bt_model_config *config = state->config;
     bt_linear_params *const projections[] = { &layer->up, &layer->gate };
-    bt_tensor *projected[2] = { NULL, NULL }, *up;
-    if (!state->config->gated)
-        up = bt_op_linear_act(state->tape, x, &layer->up.w,
-                              state->config->transposed,
-                              optional(&layer->up.bias), state->config->act);
-    else if (linears(state, x, 2, projections, projected))
-        up = bt_op_gated(state->tape, projected[1], projected[0],
-                         state->config->act);
-    else
+    bt_tensor *projected[2];
+    bt_linear_op up = { &layer->up.w, optional(&layer->up.bias) };
+    bt_linear_op down = { &layer->down.w, optional(&layer->down.bias) };
+    if (!config->gated)
+        return bt_op_feed_forward(state->tape, x, &up, config->act, &down,
+                                  config->transposed);
+    if (!linears(state, x, 2, projections, projected))
         return NULL;
-    return linear(state, up, &layer->down);
+    return linear(
+        state,
+        bt_op_gated(state->tape, projected[1], projected[0], config->act),
+        &layer->down);
 }
 
 typedef enum sublayer { SELF, CROSS, FFN } sublayer;

@@ -1021,36 +1021,62 @@ static void expect_same(const side *s, const char *what)
              s->dtype == BAUTA_BFLOAT16 ? "bfloat16" : "float32", r->name);
 }
 
-/* A layer with an activation is a layer, and then an activation. */
+/* A layer with an activation is a layer, and then an activation; the same of
+ * the gradient before it. */
+static void linear_act(side *s, size_t rows, size_t terms, bool transposed,
+                       bt_act kind)
+{
+    bt_tensor *x = input(s, rows, terms, 1.0f);
+    bt_tensor *w =
+        transposed ? input(s, terms, TALL, 0.2f) : input(s, TALL, terms, 0.2f);
+    bt_tensor *bias = input(s, 1, TALL, 1.0f), *to[6];
+    for (int i = 0; i < 6; i++)
+        to[i] = place(s, s->dtype, rows, TALL, 0, NULL);
+    bt_linear_layer layer = { w, bias, to[0] };
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed, .has_act = true, .act = kind);
+    layer.y = to[1];
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed, .has_act = true, .act = kind, .pre = to[2]);
+    layer.y = to[3];
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed);
+    RUN(s, act, .act = kind, .x = to[3], .y = to[4]);
+    keep(s, "y", to[0], true);
+    keep(s, "y", to[4], true);
+    expect_same(s, "a linear layer with an activation");
+    keep(s, "pre", to[2], true);
+    keep(s, "pre", to[3], true);
+    expect_same(s, "a linear layer with an activation");
+    keep(s, "y beside pre", to[1], true);
+    keep(s, "y beside pre", to[4], true);
+    expect_same(s, "a linear layer with an activation");
+    // x stands for dy: the layer the other way round has these weights.
+    RUN(s, linear_dx, .dy = x, .w = w, .dx = to[0], .transposed = !transposed,
+        .slope = to[3], .act = kind);
+    RUN(s, linear_dx, .dy = x, .w = w, .dx = to[1], .transposed = !transposed);
+    RUN(s, act_grad, .act = kind, .x = to[3], .dy = to[1], .dx = to[5]);
+    s->result_count -= 4;
+    for (int i = 0; i < 4; i++)
+        free(s->results[s->result_count + (size_t)i].x);
+    keep(s, "dx", to[0], true);
+    keep(s, "dx", to[5], true);
+    expect_same(s, "a gradient with the slope of an activation");
+}
+
 static void check_linear_act(bool low)
 {
-    static const size_t some_rows[] = { 1, 5, 33, 64, 65, 200 };
+    static const size_t some_rows[] = { 1, 5, 33, 64, 65, 200, 777 };
+    static const size_t some_terms[] = { 200, 2100, 768 };
     static side s;
-    for (size_t i = 0; i < BT_LEN(some_rows) * 8; i++) {
+    for (size_t i = 0; i < BT_LEN(some_rows) * BT_LEN(some_terms) * 8; i++) {
         s = (side){ .stream = cuda,
                     .dtype = low ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
                     .rounds = low,
                     .count = SIZE_MAX };
-        size_t rows = some_rows[i / 8], terms = i % 3 ? 200 : 2100;
-        bool transposed = i % 8 / 4;
-        bt_act kind = (bt_act)(i % 4);
-        bt_tensor *x = input(&s, rows, terms, 1.0f);
-        bt_tensor *w = transposed ? input(&s, terms, TALL, 0.2f)
-                                  : input(&s, TALL, terms, 0.2f);
-        bt_tensor *bias = input(&s, 1, TALL, 1.0f);
-        bt_tensor *y = place(&s, s.dtype, rows, TALL, 0, NULL);
-        bt_tensor *plain = place(&s, s.dtype, rows, TALL, 0, NULL);
-        bt_tensor *after = place(&s, s.dtype, rows, TALL, 0, NULL);
-        bt_linear_layer layer = { w, bias, y };
-        RUN(&s, linear, .x = x, .count = 1, .layers = &layer,
-            .transposed = transposed, .has_act = true, .act = kind);
-        layer.y = plain;
-        RUN(&s, linear, .x = x, .count = 1, .layers = &layer,
-            .transposed = transposed);
-        RUN(&s, act, .act = kind, .x = plain, .y = after);
-        keep(&s, "y", y, true);
-        keep(&s, "y", after, true);
-        expect_same(&s, "a linear layer with an activation");
+        linear_act(&s, some_rows[i / 8 % BT_LEN(some_rows)],
+                   some_terms[i / 8 / BT_LEN(some_rows)], i % 8 / 4,
+                   (bt_act)(i % 4));
         side_clear(&s);
     }
 }

@@ -79,6 +79,11 @@ typedef struct bt_cuda_gemm_args {
     bool b_ready;
 } bt_cuda_gemm_args;
 
+/* Whether the product takes its activation or slope along: few rows, or sums
+ * of one chunk, whose ends other sums hide. Elsewhere two operations are faster
+ * or it is not supported. */
+bool bt_cuda_gemm_fuses(const bt_cuda_gemm_args *product);
+
 /* Memory that lets products of few tiles use the whole GPU: chunks go to
  * different blocks, and totals rest here. Any size is right, also 0; less than
  * this is slower. One workspace serves the products of one stream. Its first

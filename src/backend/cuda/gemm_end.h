@@ -109,7 +109,8 @@ BT_DEVICE float act_slope_of(bt_act act, float x)
     float s, t;
     switch (act) {
     case BT_ACT_RELU:
-        return x > 0 ? 1.0f : 0.0f;
+        s = x <= 0 ? 0.0f : x; // NaN stays
+        return x > 0 ? 1.0f : s;
     case BT_ACT_GELU_ERF:
         return gelu_erf_slope(x);
     case BT_ACT_GELU_TANH:
