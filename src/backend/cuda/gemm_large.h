@@ -363,7 +363,7 @@ template <class C, bool ADD>
 BT_DEVICE void store_plain_f32(const bt_gemm_task &t, const float *sum, int row,
                                int column, int lane)
 {
-    constexpr int BATCH = 8;
+    constexpr int BATCH = C::PING && ADD ? 2 : 8;
     float *out = (float *)t.end.out + (size_t)(row + lane / 4) * t.end.ldo +
                  column + lane % 4 * 2;
     float *down = out + 8 * t.end.ldo;
@@ -573,18 +573,21 @@ BT_DEVICE void store_slope(const bt_gemm_task &t, const float (*sum)[C::SUMS],
         uint8_t *panel = m->tile + slot * PANEL_BYTES;
         barrier_wait(&m->loaded[slot], at / C::SLOTS & 1);
 #pragma unroll
-        for (int j = 0; j < 4; j++) {
+        for (int j = 0; j < 4; j += 2) {
+            // Two at a time: one hides how long the steps of the other take.
             const float *v = &sum[i / C::PANELS][(i % C::PANELS * 4 + j) * 8];
-            uint32_t x[4], two[4];
+            uint32_t x[8];
             load_fragment(x, fragment_at(panel, j, lane));
+            load_fragment(x + 4, fragment_at(panel, j + 1, lane));
 #pragma unroll
-            for (int y = 0; y < 4; y++)
-                two[y] = pack_bf16(__fmul_rn(rounded(v[y * 2]),
-                                             act_slope_of(ACT, low_bf16(x[y]))),
-                                   __fmul_rn(rounded(v[y * 2 + 1]),
-                                             act_slope_of(ACT,
-                                                          high_bf16(x[y]))));
-            store_fragment(fragment_at(panel, j, lane), two);
+            for (int y = 0; y < 8; y++)
+                x[y] = pack_bf16(
+                    __fmul_rn(rounded(v[y * 2]),
+                              act_slope_of(ACT, low_bf16(x[y]))),
+                    __fmul_rn(rounded(v[y * 2 + 1]),
+                              act_slope_of(ACT, high_bf16(x[y]))));
+            store_fragment(fragment_at(panel, j, lane), x);
+            store_fragment(fragment_at(panel, j + 1, lane), x + 4);
         }
         fence_proxy_async();
         __syncwarp();
@@ -755,7 +758,8 @@ BT_DEVICE void finish(const bt_gemm_task &t, const unit &u, float *sum,
         store_plain_bf16<C>(t, sum, out, row, column, lane);
     else if (plain && e.out_f32 && !e.bias && !e.accumulate && e.n % 2 == 0)
         store_plain_f32<C, false>(t, sum, row, column, lane);
-    else if (!C::PING && plain && e.out_f32 && !e.bias && e.n % 2 == 0)
+    else if ((!C::PING || C::FORM == BT_GEMM_TN) && plain && e.out_f32 &&
+             !e.bias && e.n % 2 == 0)
         store_plain_f32<C, true>(t, sum, row, column, lane);
     else
         store_any<C>(t, sum, out, row, column, lane);
