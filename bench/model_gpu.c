@@ -8,9 +8,10 @@
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
- * and prints how long each took in all, by its kind and the width of its
- * result. --folder loads a model (bench/make_llama.py makes one of 8 billion
- * parameters) and generates only. */
+ * and prints how long each took in all, by its kind, the width of its result
+ * and, for products, the number of terms (of dW: its rows). --folder loads a
+ * model (bench/make_llama.py makes one of 8 billion parameters) and generates
+ * only. */
 #include "runtime/context.h"
 
 #include <stdio.h>
@@ -76,7 +77,7 @@ static int by_size(const void *a, const void *b)
 
 typedef struct profile_row {
     bt_op op;
-    size_t columns, calls;
+    size_t columns, terms, calls;
     double seconds;
 } profile_row;
 
@@ -87,15 +88,17 @@ static struct {
     size_t count;
 } profile;
 
-static void profile_add(bt_op op, size_t columns, double seconds)
+static void profile_add(bt_op op, size_t columns, size_t terms, double seconds)
 {
     size_t i = 0;
     while (i < profile.count &&
-           (profile.rows[i].op != op || profile.rows[i].columns != columns))
+           (profile.rows[i].op != op || profile.rows[i].columns != columns ||
+            profile.rows[i].terms != terms))
         i++;
     if (i == profile.count &&
         i + 1 < sizeof(profile.rows) / sizeof(*profile.rows))
-        profile.rows[profile.count++] = (profile_row){ op, columns, 0, 0 };
+        profile.rows[profile.count++] =
+            (profile_row){ op, columns, terms, 0, 0 };
     profile.rows[i].calls++;
     profile.rows[i].seconds += seconds;
 }
@@ -132,16 +135,33 @@ static void profile_add(bt_op op, size_t columns, double seconds)
 #define WIDTH_ema args->x->columns
 #define WIDTH_swap args->a->columns
 
-#define TIMED(name)                                                      \
-    static bauta_status timed_##name(                                    \
-        bt_stream *stream, const bt_##name##_args *args, bauta_error *e) \
-    {                                                                    \
-        profile.inner->sync(stream, e);                                  \
-        double start = now();                                            \
-        bauta_status status = profile.inner->name(stream, args, e);      \
-        profile.inner->sync(stream, e);                                  \
-        profile_add(BT_OP_##name, WIDTH_##name, now() - start);          \
-        return status;                                                   \
+/* The other width of a product: the terms of a sum, or the rows of dW. */
+static size_t terms_of(bt_op op, const void *args)
+{
+    switch (op) {
+    case BT_OP_linear:
+        return ((const bt_linear_args *)args)->x->columns;
+    case BT_OP_linear_dx:
+        return ((const bt_linear_dx_args *)args)->dy->columns;
+    case BT_OP_linear_dw:
+        return ((const bt_linear_dw_args *)args)->dw->rows;
+    default:
+        return 0;
+    }
+}
+
+#define TIMED(name)                                                           \
+    static bauta_status timed_##name(                                         \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *e)      \
+    {                                                                         \
+        profile.inner->sync(stream, e);                                       \
+        double start = now();                                                 \
+        bauta_status status = profile.inner->name(stream, args, e);           \
+        profile.inner->sync(stream, e);                                       \
+        double taken = now() - start;                                         \
+        profile_add(BT_OP_##name, WIDTH_##name, terms_of(BT_OP_##name, args), \
+                    taken);                                                   \
+        return status;                                                        \
     }
 BT_OP_MAP(TIMED)
 
@@ -163,8 +183,8 @@ static void profile_end(bauta_context *context, size_t steps)
         all += profile.rows[i].seconds;
     for (size_t i = 0; i < profile.count; i++) {
         const profile_row *r = &profile.rows[i];
-        printf("  %-16s %6zu  %5zu calls  %8.3f ms  %5.1f %%\n",
-               bt_op_name(r->op), r->columns, r->calls / steps,
+        printf("  %-16s %6zu %6zu  %5zu calls  %8.3f ms  %5.1f %%\n",
+               bt_op_name(r->op), r->columns, r->terms, r->calls / steps,
                r->seconds / (double)steps * 1e3, r->seconds / all * 100);
     }
     printf("  all %.3f ms a step\n", all / (double)steps * 1e3);

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* add.c - the sum of two tensors. */
+#include "autograd/add.h"
+
 #include "autograd/ops.h"
 
 typedef struct add_record {
@@ -13,8 +15,12 @@ static void backward(bt_tape *tape, void *saved)
     if (!r->y->grad)
         return;
     bt_tensor dy = bt_tensor_grad(r->y);
-    // The first one takes dy over if it has no gradient yet.
+    // The first one takes dy over if it has no gradient yet, and the second one
+    // shares it: a layer's output reads its gradient before anything is added
+    // to that of the residual.
     bool passed = r->a != r->b && bt_tape_pass_grad(tape, r->y, r->a);
+    if (passed && bt_tape_share_grad(tape, r->a, r->b))
+        return;
     // One after the other: they may be the same tensor.
     for (int i = passed; i < 2; i++) {
         bool add;
@@ -26,24 +32,34 @@ static void backward(bt_tape *tape, void *saved)
     }
 }
 
-bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
+bt_tensor *bt_add_output(bt_tape *tape, const bt_tensor *a, const bt_tensor *b)
 {
-    if (!a || !b)
-        return NULL;
     if (a->rows != b->rows || a->columns != b->columns)
         return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                             "add: %zu x %zu and %zu x %zu differ in shape",
                             a->rows, a->columns, b->rows, b->columns);
-    bt_tensor *y = bt_tape_output(tape, a->rows, a->columns,
-                                  a->requires_grad || b->requires_grad);
+    return bt_tape_output(tape, a->rows, a->columns,
+                          a->requires_grad || b->requires_grad);
+}
+
+void bt_add_record(bt_tape *tape, bt_tensor *a, bt_tensor *b, bt_tensor *y)
+{
     add_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
     if (!r)
-        return NULL;
+        return;
     *r = (add_record){ a, b, y };
+    if (y->requires_grad)
+        bt_tape_record(tape, backward, r, y);
+}
+
+bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
+{
+    bt_tensor *y = a && b ? bt_add_output(tape, a, b) : NULL;
+    if (!y)
+        return NULL;
     bt_add_args args = { a, b, y };
     if (!BT_TAPE_RUN(tape, add, &args))
         return NULL;
-    if (y->requires_grad)
-        bt_tape_record(tape, backward, r, y);
-    return y;
+    bt_add_record(tape, a, b, y);
+    return bt_tape_status(tape, NULL) ? NULL : y;
 }

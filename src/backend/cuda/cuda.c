@@ -199,6 +199,8 @@ const bt_backend bt_cuda_backend = {
     // A chunk of the sum over rows of gemm.h, so that dW of a batch in parts
     // is that of the whole.
     .logits_rows = BT_GEMM_ROW_CHUNK,
+    .strided = true,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_free = stream_free,
     .sync = sync_stream,
     .alloc = buffer_alloc,

@@ -229,6 +229,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const int ROWS = pair_of<T, THREADS>::rows;
     __shared__ team_sums<ROWS> warps[2][32];
     row_part<P, HELD> gain, bias;
+    launch_dependents(); // a product of few rows fetches its weights meanwhile
     gain = read_part<LANES, HELD>(p.gain, p.width, p.wide_gain);
     if (p.bias)
         bias = read_part<LANES, HELD>(p.bias, p.width, p.wide_gain);

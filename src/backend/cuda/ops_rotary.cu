@@ -133,6 +133,7 @@ static __global__ void __launch_bounds__(ROTARY_THREADS)
     uint32_t rows = min(p.rows_per_block, p.rows - first);
     uint32_t count = rows * p.heads * p.groups;
     rotary_item<T> item[2] = {};
+    launch_dependents();
     // The first items are on their way while the angles are computed.
 #pragma unroll
     for (uint32_t u = 0; u < 2; u++)
