@@ -199,6 +199,14 @@ BT_DEVICE void grid_dependency_wait(void)
     asm volatile("griddepcontrol.wait;" ::: "memory");
 }
 
+/* The first call of a kernel that does nothing ahead of the grid before it: only
+ * the launch itself overlaps. */
+BT_DEVICE void grid_begin(void)
+{
+    launch_dependents();
+    grid_dependency_wait();
+}
+
 /* ---- registers --------------------------------------------------------- */
 
 template <int COUNT> BT_DEVICE void setmaxnreg_inc(void)

@@ -21,6 +21,7 @@ extern "C" {
 #include "backend/cuda/ops.h"
 
 #include "backend/cuda/hopper.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 #include <float.h>
@@ -354,6 +355,7 @@ static __global__ void __launch_bounds__(EACH_THREADS)
     typename F::held h[unroll];
     place8 p[unroll];
     bool in[unroll];
+    grid_begin();
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
         in[u] = share_place(&p[u], s, F::unit, u, unroll);
@@ -412,7 +414,8 @@ static bauta_status run_each8(const char *what, const F &f, layout8 l,
     s.total = s.rows * s.per_row;
     unsigned grid =
         (unsigned)ceil_div(s.total, EACH_THREADS * EACH_UNROLL / F::unit);
-    each8<<<grid, EACH_THREADS, 0, (cudaStream_t)stream>>>(f, s);
+    launch_kernel(each8<F>, grid, EACH_THREADS, 0, BT_START_EARLY_IN_STEP,
+                  stream, f, s);
     return launched(what, err);
 }
 
