@@ -53,6 +53,7 @@ static __global__ void __launch_bounds__(32 * STATS_WARPS)
 {
     uint32_t slice = blockIdx.x * STATS_WARPS + threadIdx.x / 32;
     uint32_t lane = threadIdx.x % 32, place = UINT32_MAX;
+    launch_dependents();
     if (slice >= slices)
         return;
     float v[SLICE_GROUPS][8], best = -INFINITY;
@@ -79,6 +80,7 @@ static __global__ void __launch_bounds__(32)
     __shared__ slice_stats all[SLICES_MOST];
     uint32_t row = blockIdx.x, lane = threadIdx.x, place = UINT32_MAX;
     float best = -INFINITY;
+    grid_begin();
     for (uint32_t i = lane; i < slices; i += 32) {
         slice_best one = from[(size_t)row * slices + i];
         all[i] = one.stats;
@@ -143,7 +145,7 @@ static bauta_status run_stats(size_t rows, size_t vocab, bauta_dtype dtype,
                       BT_START_AFTER, stream, part,
                       matrix_of<bf16>(logits, vocab), (uint32_t)vocab, slices,
                       wide);
-    launch_kernel(slice_end, (unsigned)rows, 32, 0, BT_START_AFTER, stream,
+    launch_kernel(slice_end, (unsigned)rows, 32, 0, BT_START_EARLY, stream,
                   part, slices, to, sampled);
     return launched("row stats", err);
 }
