@@ -14,6 +14,7 @@
 #include "backend/cuda/gemm_end.h"
 #include "backend/cuda/gemm_hopper.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/warp.h"
 
 #include <cuda_runtime_api.h>
 
@@ -232,6 +233,9 @@ __global__ void __launch_bounds__(USERS + 32)
             barrier_init(&empty[i], USERS / 32);
         }
         barrier_init_done();
+        // The end would wait for it: a weight, too, and seldom in the L2.
+        if (t.end.bias)
+            prefetch(t.end.bias + column);
     }
     __syncthreads();
     launch_dependents();

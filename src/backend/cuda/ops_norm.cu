@@ -13,6 +13,7 @@
  * stay in its registers. Issuing instructions takes about as long as moving the
  * bytes, so means are products with 1 / width. */
 #include "backend/cuda/ops_device.h"
+#include "backend/cuda/warp.h"
 
 enum {
     SMALL_BLOCK = 128, /* threads, where a team is part of a warp */
@@ -229,6 +230,12 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const int ROWS = pair_of<T, THREADS>::rows;
     __shared__ team_sums<ROWS> warps[2][32];
     row_part<P, HELD> gain, bias;
+    // Weights come from far, and rows have just been written.
+    for (uint32_t i = threadIdx.x * 64; i < p.width; i += THREADS * 64) {
+        prefetch(p.gain + i);
+        if (p.bias)
+            prefetch(p.bias + i);
+    }
     grid_begin();
     gain = read_part<LANES, HELD>(p.gain, p.width, p.wide_gain);
     if (p.bias)
