@@ -2,14 +2,15 @@
 /* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
- *             [--generate N] [--batch N] [--profile 1]
+ *             [--generate N] [--batch N] [--profile 1] [--graphs 0]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
  * and prints how long each took in all, by its kind and the width of its
- * result. */
+ * result. --graphs 0 queues every kernel of a step by itself. */
+#include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
 #include <stdio.h>
@@ -30,7 +31,7 @@ static const char llama1b[] =
 
 typedef struct settings {
     const char *config;
-    size_t sequences, length, steps, generate, batch, profile;
+    size_t sequences, length, steps, generate, batch, profile, graphs;
 } settings;
 
 static bauta_error err;
@@ -133,6 +134,7 @@ static void profile_begin(bauta_context *context)
 {
     profile.inner = context->stream->backend;
     profile.timed = *profile.inner;
+    profile.timed.step_begin = NULL; // its operations would not be issued
     profile.count = 0;
 #define TAKE(name) profile.timed.name = timed_##name;
     BT_OP_MAP(TAKE)
@@ -208,9 +210,53 @@ static void train(bauta_context *context, bauta_model *model, const settings *o)
     free(ids);
 }
 
+/* The context's table with other entries. Sampling waits for its tokens, so the
+ * time in it is what the host waits for the GPU. */
+static struct {
+    const bt_backend *inner;
+    bt_backend table;
+    double waited;
+} watch;
+
+static bauta_status watched_sample(bt_stream *stream,
+                                   const bt_sample_args *args, bauta_error *e)
+{
+    double start = now();
+    bauta_status status = watch.inner->sample(stream, args, e);
+    watch.waited += now() - start;
+    return status;
+}
+
+static void watch_begin(bauta_context *context, bool graphs)
+{
+    watch.inner = context->stream->backend;
+    watch.table = *watch.inner;
+    watch.table.sample = watched_sample;
+    if (!graphs)
+        watch.table.step_begin = NULL;
+    context->stream->backend = &watch.table;
+}
+
+/* How the steps since `before` were queued. */
+static void print_counts(bauta_context *context,
+                         const bt_cuda_step_counts *before)
+{
+    bt_cuda_step_counts now =
+        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
+    if (now.steps == before->steps)
+        return;
+    printf("  steps %zu, replayed %zu, left %zu; graphs made %zu, kernels "
+           "patched %zu\n",
+           now.steps - before->steps, now.replayed - before->replayed,
+           now.left - before->left, now.graphs - before->graphs,
+           now.patched - before->patched);
+}
+
 static void generate(bauta_context *context, const bauta_model *model,
                      size_t count, size_t tokens, bool profiled)
 {
+    bt_cuda_step_counts counts =
+        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
     enum { PROMPT = 16 };
     uint32_t prompt[PROMPT];
     bauta_generator *generator;
@@ -236,14 +282,19 @@ static void generate(bauta_context *context, const bauta_model *model,
             profile_begin(context);
         if (steps == 4)
             start = now();
+        if (steps == 4)
+            watch.waited = 0;
         need(bauta_generator_step(generator, &left, &err));
     }
     double seconds = now() - start;
     if (profiled)
         profile_end(context, steps - 4);
-    printf("generation, %zu sequences: %.0f tokens/s, %.0f us a step\n", count,
-           (double)(count * (steps - 4)) / seconds,
-           seconds / (double)(steps - 4) * 1e6);
+    printf("generation, %zu sequences: %.0f tokens/s, %.0f us a step, %.0f of "
+           "them waiting\n",
+           count, (double)(count * (steps - 4)) / seconds,
+           seconds / (double)(steps - 4) * 1e6,
+           watch.waited / (double)(steps - 4) * 1e6);
+    print_counts(context, &counts);
     for (bauta_result *r; (r = bauta_generator_take(generator));)
         bauta_result_free(r);
     bauta_generator_free(generator);
@@ -251,7 +302,7 @@ static void generate(bauta_context *context, const bauta_model *model,
 
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, 64, 1024, 10, 256, 32, 0 };
+    settings o = { gpt2, 64, 1024, 10, 256, 32, 0, 1 };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -268,6 +319,8 @@ int main(int argc, char **argv)
             o.batch = value;
         else if (!strcmp(argv[i], "--profile"))
             o.profile = value;
+        else if (!strcmp(argv[i], "--graphs"))
+            o.graphs = value;
     }
     bauta_context *context;
     bauta_model *model;
@@ -280,6 +333,7 @@ int main(int argc, char **argv)
     need(bauta_model_to(model, context, &err));
     printf("%.1f million parameters, created and moved in %.2f s\n",
            (double)bauta_model_parameter_count(model) * 1e-6, now() - start);
+    watch_begin(context, o.graphs != 0);
     if (o.steps)
         train(context, model, &o);
     if (o.generate) {

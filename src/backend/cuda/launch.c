@@ -2,6 +2,8 @@
 /* launch.c - starting kernels. */
 #include "backend/cuda/launch.h"
 
+#include "backend/cuda/step_graph.h"
+
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -52,7 +54,8 @@ int bt_cuda_launch_now(const bt_cuda_kernel *kernel, void *const *args,
 int bt_cuda_launch(const bt_cuda_kernel *kernel, void *const *args,
                    const size_t *sizes, size_t count, void *queue)
 {
-    (void)sizes, (void)count;
+    if (bt_cuda_stepping(queue))
+        return bt_cuda_step_kernel(kernel, args, sizes, count);
     return bt_cuda_launch_now(kernel, args, kernel->start == BT_START_EARLY,
                               queue);
 }

@@ -152,6 +152,8 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
         .accumulate = p->add && out_f32,
         .bias = all[BIAS].at,
         .residual = p->add && !out_f32 ? all[OUT].at : NULL,
+        // A step writes no weights, and outside of one the optimizer may.
+        .b_ready = bt_cuda_stepping(stream->queue) && !all[B].bytes,
     };
     status = workspace(stream, &args, err);
     if (!status)
