@@ -2,16 +2,18 @@
 /* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
- *             [--generate N] [--batch N] [--profile 1] [--folder DIR]
+ *             [--generate N] [--batch N] [--profile 1] [--graphs 0]
+ *             [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
  * and prints how long each took in all, by its kind, the width of its result
- * and, for products, the number of terms (of dW: its rows). --folder loads a
- * model (bench/make_llama.py makes one of 8 billion parameters) and generates
- * only. */
+ * and, for products, the number of terms (of dW: its rows). --graphs 0 queues
+ * every kernel of a step by itself. --folder loads a model (bench/make_llama.py
+ * makes one of 8 billion parameters) and generates only. */
+#include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
 #include <stdio.h>
@@ -32,7 +34,7 @@ static const char llama1b[] =
 
 typedef struct settings {
     const char *config, *folder;
-    size_t sequences, length, steps, generate, batch, profile;
+    size_t sequences, length, steps, generate, batch, profile, graphs;
 } settings;
 
 static bauta_error err;
@@ -169,6 +171,7 @@ static void profile_begin(bauta_context *context)
 {
     profile.inner = context->stream->backend;
     profile.timed = *profile.inner;
+    profile.timed.step_begin = NULL; // its operations would not be issued
     profile.count = 0;
 #define TAKE(name) profile.timed.name = timed_##name;
     BT_OP_MAP(TAKE)
@@ -244,9 +247,53 @@ static void train(bauta_context *context, bauta_model *model, const settings *o)
     free(ids);
 }
 
+/* The context's table with other entries. Sampling waits for its tokens, so the
+ * time in it is what the host waits for the GPU. */
+static struct {
+    const bt_backend *inner;
+    bt_backend table;
+    double waited;
+} watch;
+
+static bauta_status watched_sample(bt_stream *stream,
+                                   const bt_sample_args *args, bauta_error *e)
+{
+    double start = now();
+    bauta_status status = watch.inner->sample(stream, args, e);
+    watch.waited += now() - start;
+    return status;
+}
+
+static void watch_begin(bauta_context *context, bool graphs)
+{
+    watch.inner = context->stream->backend;
+    watch.table = *watch.inner;
+    watch.table.sample = watched_sample;
+    if (!graphs)
+        watch.table.step_begin = NULL;
+    context->stream->backend = &watch.table;
+}
+
+/* How the steps since `before` were queued. */
+static void print_counts(bauta_context *context,
+                         const bt_cuda_step_counts *before)
+{
+    bt_cuda_step_counts now =
+        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
+    if (now.steps == before->steps)
+        return;
+    printf("  steps %zu, replayed %zu, left %zu; graphs made %zu, kernels "
+           "patched %zu\n",
+           now.steps - before->steps, now.replayed - before->replayed,
+           now.left - before->left, now.graphs - before->graphs,
+           now.patched - before->patched);
+}
+
 static void generate(bauta_context *context, const bauta_model *model,
                      size_t count, size_t tokens, bool profiled)
 {
+    bt_cuda_step_counts counts =
+        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
     enum { PROMPT = 16 };
     uint32_t prompt[PROMPT];
     bauta_generator *generator;
@@ -272,14 +319,19 @@ static void generate(bauta_context *context, const bauta_model *model,
             profile_begin(context);
         if (steps == 4)
             start = now();
+        if (steps == 4)
+            watch.waited = 0;
         need(bauta_generator_step(generator, &left, &err));
     }
     double seconds = now() - start;
     if (profiled)
         profile_end(context, steps - 4);
-    printf("generation, %zu sequences: %.0f tokens/s, %.0f us a step\n", count,
-           (double)(count * (steps - 4)) / seconds,
-           seconds / (double)(steps - 4) * 1e6);
+    printf("generation, %zu sequences: %.0f tokens/s, %.0f us a step, %.0f of "
+           "them waiting\n",
+           count, (double)(count * (steps - 4)) / seconds,
+           seconds / (double)(steps - 4) * 1e6,
+           watch.waited / (double)(steps - 4) * 1e6);
+    print_counts(context, &counts);
     for (bauta_result *r; (r = bauta_generator_take(generator));)
         bauta_result_free(r);
     bauta_generator_free(generator);
@@ -287,7 +339,7 @@ static void generate(bauta_context *context, const bauta_model *model,
 
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0 };
+    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1 };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -306,6 +358,8 @@ int main(int argc, char **argv)
             o.profile = value;
         else if (!strcmp(argv[i], "--folder"))
             o.folder = argv[i + 1];
+        else if (!strcmp(argv[i], "--graphs"))
+            o.graphs = value;
     }
     bauta_context *context;
     bauta_model *model;
@@ -325,6 +379,7 @@ int main(int argc, char **argv)
            (double)bauta_model_parameter_count(model) * 1e-6,
            o.folder ? "loaded" : "created and moved", now() - start,
            peak_memory() >> 20);
+    watch_begin(context, o.graphs != 0);
     if (o.steps && !o.folder)
         train(context, model, &o);
     if (o.generate) {

@@ -475,6 +475,17 @@ struct bt_backend {
     /* Wait until all queued work is done, and report its errors. */
     bauta_status (*sync)(bt_stream *stream, bauta_error *err);
 
+    /* A step that comes again and again, such as decoding a token for each
+     * sequence of a batch: what is queued between the two may be recorded and
+     * replayed, with the same bits. Steps of one kind are expected to queue the
+     * same operations on the same tensors; if they do not, it costs time only.
+     * In a step an upload may happen earlier than its turn, so its destination
+     * must not be used before it in the step, and no operation writes weights.
+     * step_end() also ends a step that failed. Steps do not nest. Both are NULL
+     * where there is nothing to gain. */
+    void (*step_begin)(bt_stream *stream, uint64_t kind);
+    bauta_status (*step_end)(bt_stream *stream, bauta_error *err);
+
     /* Uninitialised memory, aligned to 64 bytes or more. The CPU's needs no
      * stream. */
     bauta_status (*alloc)(bt_stream *stream, bt_buffer *out, size_t bytes,

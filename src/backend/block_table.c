@@ -101,6 +101,9 @@ static bauta_status slab_add(bt_kv_pool *pool, bt_stream *stream,
     slab->next = pool->slabs;
     pool->slabs = slab;
     pool->allocated += count;
+    uintptr_t address = (uintptr_t)slab->buffer.memory;
+    if (!pool->lowest || address < pool->lowest)
+        pool->lowest = address;
     for (size_t i = count; i-- > 0;) {
         bt_kv_page *page = &slab->pages[i];
         page->buffer = &slab->buffer;

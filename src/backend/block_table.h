@@ -42,7 +42,8 @@ typedef struct bt_kv_pool {
     size_t allocated;   /* pages allocated, in use or free */
     size_t owners;      /* reference count of the pool */
     bt_kv_page *free_pages;
-    struct bt_slab *slabs; /* the memory of all pages */
+    struct bt_slab *slabs; /* the memory of all pages, */
+    uintptr_t lowest;      /* and the lowest address of it; 0: there is none */
 } bt_kv_pool;
 
 /* The reference count starts at 1. */

@@ -203,6 +203,31 @@ static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
 
 /* ---- the call ---------------------------------------------------------- */
 
+/* Steps of the same number of sequences are of one kind. */
+static uint64_t step_kind(const append_batch *b)
+{
+    return (uint64_t)(uintptr_t)b->session * 2654435761u + b->count;
+}
+
+/* A pass on all threads. One token for each sequence is a step that comes
+ * again, with other tokens. */
+static bauta_status whole_run(const append_batch *b, bauta_error *err)
+{
+    bt_decode_session *session = b->session;
+    bt_stream *stream = session->context->stream;
+    bool step = stream->backend->step_begin && b->tokens == b->count;
+    bt_tape_rewind(session->context->tape, false);
+    if (step)
+        stream->backend->step_begin(stream, step_kind(b));
+    bauta_status status =
+        bt_decode_worker_run(&session->whole, session->context->tape, session,
+                             b->inputs, b->count, err);
+    bauta_status ended =
+        step ? stream->backend->step_end(stream, status ? NULL : err)
+             : BAUTA_OK;
+    return status ? status : ended;
+}
+
 static bauta_status run(const append_batch *b, bauta_error *err)
 {
     bt_decode_session *session = b->session;
@@ -214,11 +239,7 @@ static bauta_status run(const append_batch *b, bauta_error *err)
         if (!status && split_by_tokens(b))
             return workers_run(session, err);
     }
-    if (status)
-        return status;
-    bt_tape_rewind(session->context->tape, false);
-    return bt_decode_worker_run(&session->whole, session->context->tape,
-                                session, b->inputs, b->count, err);
+    return status ? status : whole_run(b, err);
 }
 
 bauta_status bt_decode_session_append(bt_decode_session *session,

@@ -6,11 +6,15 @@
  * In bfloat16 and in float32, for a small model of every family and for model
  * folders: a sequence has the bits in a batch that it has alone, incremental
  * decoding equals the parallel pass, in steps and in chunks, training repeats
- * to the bit, and the audit passes. Losses are compared with the CPU's. --cpu
- * runs the checks on the CPU, where they hold in float32. */
+ * to the bit, and the audit passes. Losses are compared with the CPU's. Steps
+ * of generation that CUDA graphs replay give the same texts and
+ * log-probabilities as those whose kernels are queued one by one. --cpu runs
+ * the checks on the CPU, where they hold in float32. */
 #include "cuda/tiny_models.h"
 
+#include "backend/cuda/stream.h"
 #include "bauta.h"
+#include "runtime/context.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -187,6 +191,105 @@ static void check_decoding(subject *s, float *got, size_t step)
     bauta_decode_session_free(session);
 }
 
+/* Texts after the sequences of the batch from `first` on, in one generator. */
+static void generate(const subject *s, size_t first, size_t count, size_t beams,
+                     bauta_result **results)
+{
+    enum { NEW = 37 };
+    bauta_error err = { 0 };
+    bauta_generator *generator = NULL;
+    bauta_generator_options how = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
+    size_t left = 1;
+    options.num_beams = beams;
+    options.decoder_start_token_id = 2;
+    how.max_sequences = count * beams;
+    need(bauta_generator_create(&generator, s->context, s->model, NULL, &how,
+                                &err),
+         &err);
+    for (size_t i = first; i < first + count; i++) {
+        part p;
+        part_make(&p, s, i, 1);
+        bauta_request request = BAUTA_REQUEST_INIT;
+        options.max_new_tokens = NEW - i; // the batch gets smaller
+        request.tokens = p.target->ids;
+        request.count = s->lengths[i];
+        if (p.source) {
+            request.count = 0;
+            request.source = p.source->ids;
+            request.source_count = s->source_lengths[i];
+        }
+        request.options = &options;
+        request.tag = i - first;
+        need(bauta_generator_add(generator, &request, &err), &err);
+    }
+    while (left)
+        need(bauta_generator_step(generator, &left, &err), &err);
+    for (bauta_result *r; (r = bauta_generator_take(generator));)
+        results[r->tag] = r;
+    bauta_generator_free(generator);
+}
+
+static bool results_equal(const bauta_result *a, const bauta_result *b)
+{
+    if (a->status || b->status || a->count != b->count)
+        return false;
+    for (size_t i = 0; i < a->count; i++) {
+        const bauta_hypothesis *x = a->hypotheses[i], *y = b->hypotheses[i];
+        if (x->count != y->count || x->score != y->score ||
+            memcmp(x->tokens, y->tokens, x->count * sizeof(*x->tokens)) != 0 ||
+            memcmp(x->logprobs, y->logprobs, x->count * sizeof(*x->logprobs)) !=
+                0)
+            return false;
+    }
+    return true;
+}
+
+static void check_graphs_of(const subject *s, size_t first, size_t count,
+                            size_t beams)
+{
+    static bt_backend plain;
+    const bt_backend *table = s->context->stream->backend;
+    bauta_result *with[SEQUENCES], *without[SEQUENCES];
+    generate(s, first, count, beams, with);
+    plain = *table;
+    plain.step_begin = NULL;
+    s->context->stream->backend = &plain;
+    generate(s, first, count, beams, without);
+    s->context->stream->backend = table;
+    for (size_t i = 0; i < count; i++) {
+        expect(results_equal(with[i], without[i]), s->family, s->type,
+               "a text differs when graphs replay its steps");
+        bauta_result_free(with[i]);
+        bauta_result_free(without[i]);
+    }
+}
+
+static bt_cuda_step_counts step_counts(const subject *s)
+{
+    return bt_cuda_steps_counts(bt_cuda_stream_of(s->context->stream)->steps);
+}
+
+/* Every sequence alone, all in a batch, and with beams. */
+static void check_graphs(const subject *s)
+{
+    bt_cuda_step_counts before = step_counts(s);
+    for (size_t i = 0; i < SEQUENCES; i++)
+        check_graphs_of(s, i, 1, 1);
+    check_graphs_of(s, 0, SEQUENCES, 1);
+    check_graphs_of(s, 0, 1, 4);
+    check_graphs_of(s, 0, SEQUENCES, 3);
+    bt_cuda_step_counts after = step_counts(s);
+    size_t steps = after.steps - before.steps;
+    size_t replayed = after.replayed - before.replayed;
+    printf("%-10s %-9s %zu of %zu steps replayed, %zu left, %zu kernels "
+           "patched\n",
+           s->family, s->type, replayed, steps, after.left - before.left,
+           after.patched - before.patched);
+    expect(replayed > steps / 2, s->family, s->type,
+           "most steps are not replayed by graphs");
+}
+
 static double loss_of(const subject *s, bool train)
 {
     bauta_error err = { 0 };
@@ -316,6 +419,8 @@ static void check_model(const char *family, const char *config,
         check_decoding(&s, got, 7);
         check_decoding(&s, got, 64);
     }
+    if (p.target && s.context->stream->backend->step_begin)
+        check_graphs(&s);
     subject_open(&cpu, family, config, folder, NULL, BAUTA_FLOAT32);
     double want = loss_of(&cpu, false), is = loss_of(&s, false);
     double bound = dtype == BAUTA_FLOAT32 ? 1e-5 : 2e-2;

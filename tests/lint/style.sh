@@ -54,6 +54,14 @@ lines)
         echo "bugs that a test turns on belong in tests/fault_injection.c"
         failed=1
     fi
+    # What a step of decoding queues must be known to its record, see
+    # src/backend/cuda/launch.h. These have kernels of training.
+    if files 'src/backend/cuda/*' | grep -vE \
+        '/(launch\.h|attention_(backward|delta|f32)\.cu|backward_kernel\.h|ops_(cross_entropy|dropout|embedding|norm|optimizer|sum)\.cu)$' |
+        xargs grep -nE '<<<|cudaLaunchKernelEx\('; then
+        echo "kernels start by launch_kernel()"
+        failed=1
+    fi
     # Which layers have a window is decided in one place. Others may read the
     # config and show it, and the audit's expectations are independent.
     if files 'src/*.c' 'src/*.h' |

@@ -5,7 +5,9 @@
  * The kernels' lists depend on the type and on the heads, which a mask knows
  * nothing of. So plan_build() keeps the mask, and the lists are made by the
  * first attention of the plan. They are kept as long as type and heads stay the
- * same, and their memory from one build of the plan to the next.
+ * same, and their memory from one build of the plan to the next. A plan of
+ * decoding keeps what the rows of its sequences see, which is less than a
+ * mask.
  *
  * Decoding. The list of a step counts blocks of 64 keys of its sequences, 0, 1,
  * 2, ..., in the order of the batch. It serves all layers. What a layer needs
@@ -19,11 +21,12 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "mask/band_builder.h"
 
 /* A sequence of a step. */
 typedef struct plan_part {
-    bauta_mask *mask;   /* of its rows; NULL: it has none */
-    size_t rows;        /* queries */
+    bt_row_visibility rule;
+    bauta_mask *mask;   /* of its rows, while lists are made */
     size_t keys;        /* up to the last that a row sees */
     size_t blocks;      /* of all its keys */
     size_t first_block; /* its place among those of the step */
@@ -45,7 +48,7 @@ typedef struct plan {
     size_t part_count, part_capacity;
     bt_decode_sequence *sequences; /* with rows, for making lists */
     size_t sequence_capacity;
-    uint32_t *blocks; /* 0, 1, 2, ...: block tables */
+    uint32_t *blocks; /* (block_count) 0, 1, 2, ...: block tables */
     size_t block_count, block_capacity;
     uint64_t version;          /* of the step that `renumbered` is for */
     bauta_dtype renumbered_as; /* the type of that list */
@@ -67,13 +70,10 @@ int bt_cuda_attention_plan_number(const bt_attention_plan *base)
     return plan_of(base)->number;
 }
 
-static void masks_free(plan *p)
+static void mask_free(plan *p)
 {
     bauta_mask_free(p->mask);
     p->mask = NULL;
-    for (size_t i = 0; i < p->part_count; i++)
-        bauta_mask_free(p->parts[i].mask);
-    p->part_count = 0;
 }
 
 static void lists_free(plan *p)
@@ -91,7 +91,7 @@ void bt_cuda_attention_plan_free(bt_attention_plan *base)
     plan *p = plan_of(base);
     if (!p)
         return;
-    masks_free(p);
+    mask_free(p);
     lists_free(p);
     bt_cuda_block_release(&p->renumbered);
     bt_free(p->parts);
@@ -101,31 +101,22 @@ void bt_cuda_attention_plan_free(bt_attention_plan *base)
 }
 
 /* One sequence of a batch; its keys are counted from 0. */
-static bauta_status part_init(plan_part *part, const bt_batch_mask *batch,
-                              size_t i, bauta_error *err)
+static plan_part part_of(const bt_batch_mask *batch, size_t i, size_t block)
 {
     bt_row_visibility rule = bt_row_visibility_of(batch, i);
-    bt_batch_mask one = *batch;
-    *part =
-        (plan_part){ .rows = rule.rows, .blocks = bt_kv_page_count(rule.keys) };
-    if (!rule.rows)
-        return BAUTA_OK;
-    one.queries = (bt_token_axis){ 1, batch->queries.lengths + i, 0 };
-    one.keys = (bt_token_axis){ 1, batch->keys.lengths + i, 0 };
-    if (batch->prefixes)
-        one.prefixes = batch->prefixes + i;
-    if (batch->windows)
-        one.windows = batch->windows + i;
     // From row to row the end of the keys does not decrease.
-    part->keys = bt_row_span(&rule, rule.rows - 1).hi;
-    return bt_batch_mask_create(&part->mask, &one, err);
+    return (plan_part){ .rule = rule,
+                        .keys = rule.rows ? bt_row_span(&rule, rule.rows - 1).hi
+                                          : 0,
+                        .blocks = bt_kv_page_count(rule.keys),
+                        .first_block = block };
 }
 
 static bauta_status build_parts(plan *p, const bt_batch_mask *mask,
                                 bauta_error *err)
 {
     size_t count = mask->queries.count, blocks = 0;
-    bauta_status status = BAUTA_OK;
+    p->part_count = 0;
     if (mask->extra)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "attention: decoding with an extra mask");
@@ -133,20 +124,20 @@ static bauta_status build_parts(plan *p, const bt_batch_mask *mask,
         BT_ARRAY_RESERVE(p->sequences, p->sequence_capacity, 0, count))
         return bt_fail_memory(err, "the plan of a step",
                               bt_size_mul(count, sizeof(*p->parts)));
-    for (size_t i = 0; i < count && !status; i++) {
-        status = part_init(&p->parts[i], mask, i, err);
-        p->part_count++;
-        p->parts[i].first_block = blocks;
+    for (size_t i = 0; i < count; i++) {
+        p->parts[i] = part_of(mask, i, blocks);
         blocks += p->parts[i].blocks;
     }
-    if (!status &&
-        BT_ARRAY_RESERVE(p->blocks, p->block_capacity, 0, blocks + 1))
-        status = bt_fail_memory(err, "the plan of a step",
-                                bt_size_mul(blocks, sizeof(*p->blocks)));
-    for (size_t i = 0; i < blocks && !status; i++)
+    p->part_count = count;
+    if (blocks > p->block_count &&
+        BT_ARRAY_RESERVE(p->blocks, p->block_capacity, p->block_count,
+                         blocks - p->block_count))
+        return bt_fail_memory(err, "the plan of a step",
+                              bt_size_mul(blocks, sizeof(*p->blocks)));
+    for (size_t i = p->block_count; i < blocks; i++)
         p->blocks[i] = (uint32_t)i;
-    p->block_count = blocks;
-    return status;
+    p->block_count = bt_size_max(p->block_count, blocks);
+    return BAUTA_OK;
 }
 
 static size_t total(const bt_token_axis *axis)
@@ -171,7 +162,7 @@ bauta_status bt_cuda_attention_plan_build(bt_cuda_stream *stream,
         p->use = use;
         *out = &p->base;
     }
-    masks_free(p);
+    mask_free(p);
     if (p->use != use)
         lists_free(p);
     p->use = use;
@@ -181,10 +172,8 @@ bauta_status bt_cuda_attention_plan_build(bt_cuda_stream *stream,
     bauta_status status = use == BT_PLAN_DECODE
                               ? build_parts(p, mask, err)
                               : bt_batch_mask_create(&p->mask, mask, err);
-    if (status) {
-        masks_free(p);
+    if (status)
         return status;
-    }
     p->base.rows = total(&mask->queries);
     p->base.keys = total(&mask->keys);
     return BAUTA_OK;
@@ -232,18 +221,74 @@ static bauta_status make_f32(plan *p, bauta_error *err)
     return status;
 }
 
-/* The sequences of the step that have rows. */
-static size_t list_sequences(plan *p)
+static bauta_status part_mask(plan_part *part, bauta_error *err)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < p->part_count; i++) {
-        const plan_part *part = &p->parts[i];
-        if (part->rows)
-            p->sequences[count++] =
-                (bt_decode_sequence){ part->mask, 0, part->rows,
-                                      p->blocks + part->first_block };
+    const bt_row_visibility *rule = &part->rule;
+    bt_batch_mask one = { .queries = { 1, &rule->rows, 0 },
+                          .keys = { 1, &rule->keys, 0 },
+                          .prefixes = &rule->prefix,
+                          .causal = true,
+                          .window = rule->window };
+    return bt_batch_mask_create(&part->mask, &one, err);
+}
+
+/* One mask of all sequences, the rows of one after those of the other, each
+ * over keys that are counted from 0. */
+static bauta_status stacked_mask(plan *p, bauta_error *err)
+{
+    bt_band_builder builder;
+    size_t keys = 0;
+    for (size_t i = 0; i < p->part_count; i++)
+        keys = bt_size_max(keys, p->parts[i].rule.keys);
+    bauta_status status =
+        bt_band_builder_begin(&builder, p->base.rows, keys, p->part_count, err);
+    for (size_t i = 0; i < p->part_count && !status; i++) {
+        const bt_row_visibility *rule = &p->parts[i].rule;
+        status = bt_band_builder_add_causal(&builder, rule->rows, rule->keys,
+                                            rule->window, rule->prefix, err);
     }
-    return count;
+    return bt_band_builder_end(&builder, &p->mask, status, err);
+}
+
+/* Whether no sequence has more than a row, as in most steps. */
+static bool single_rows(const plan *p)
+{
+    bool single = true;
+    for (size_t i = 0; i < p->part_count; i++)
+        single = single && p->parts[i].rule.rows <= 1;
+    return single;
+}
+
+static void sequences_release(plan *p)
+{
+    mask_free(p);
+    for (size_t i = 0; i < p->part_count; i++) {
+        bauta_mask_free(p->parts[i].mask);
+        p->parts[i].mask = NULL;
+    }
+}
+
+/* The sequences of the step that have rows, for making lists. With `stacked`
+ * they share a mask, which is cheaper than one for each. They are to be
+ * released, whatever the result. */
+static bauta_status sequences_take(plan *p, bool stacked, size_t *count,
+                                   bauta_error *err)
+{
+    bauta_status status = stacked ? stacked_mask(p, err) : BAUTA_OK;
+    *count = 0;
+    for (size_t i = 0, row = 0; i < p->part_count && !status; i++) {
+        plan_part *part = &p->parts[i];
+        const uint32_t *blocks = p->blocks + part->first_block;
+        if (!part->rule.rows)
+            continue;
+        if (!stacked)
+            status = part_mask(part, err);
+        p->sequences[(*count)++] =
+            (bt_decode_sequence){ stacked ? p->mask : part->mask,
+                                  stacked ? row : 0, part->rule.rows, blocks };
+        row += part->rule.rows;
+    }
+    return status;
 }
 
 static bauta_status make_decode_bf16(bt_cuda_stream *stream, plan *p,
@@ -251,6 +296,7 @@ static bauta_status make_decode_bf16(bt_cuda_stream *stream, plan *p,
                                      bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
+    size_t count;
     if (p->decode && !heads_match(&p->shape, shape)) {
         bt_cuda_decode_free(p->decode);
         p->decode = NULL;
@@ -262,20 +308,27 @@ static bauta_status make_decode_bf16(bt_cuda_stream *stream, plan *p,
         status = bt_cuda_decode_create(&p->decode, shape, BT_BLOCK, err);
     p->shape = *shape;
     if (!status)
-        status = bt_cuda_decode_step(p->decode, p->sequences, list_sequences(p),
+        status = sequences_take(p, single_rows(p), &count, err);
+    if (!status)
+        status = bt_cuda_decode_step(p->decode, p->sequences, count,
                                      stream->queue, err);
+    sequences_release(p);
     p->stale_bf16 = status != BAUTA_OK;
     return status;
 }
 
-static bauta_status make_decode_f32(plan *p, bauta_error *err)
+static bauta_status make_decode_f32(bt_cuda_stream *stream, plan *p,
+                                    bauta_error *err)
 {
     if (p->rows && !p->stale_f32)
         return BAUTA_OK;
     p->version = 0;
-    bt_cuda_rows_free(p->rows);
-    bauta_status status = bt_cuda_rows_of_step(
-        &p->rows, p->sequences, list_sequences(p), BT_BLOCK, err);
+    size_t count;
+    bauta_status status = sequences_take(p, false, &count, err);
+    if (!status)
+        status = bt_cuda_rows_next_step(&p->rows, p->sequences, count, BT_BLOCK,
+                                        stream->queue, err);
+    sequences_release(p);
     p->stale_f32 = status != BAUTA_OK;
     return status;
 }
@@ -489,12 +542,12 @@ static bauta_status renumber(bt_cuda_stream *stream, plan *p,
     if (!status)
         status = bt_cuda_kv_renumber(to, p->tile_words, tiles.from, tiles.count,
                                      2, bt_cuda_kv_numbers(step), step->layers,
-                                     step->blocks, stream->queue, err);
+                                     step->stride, stream->queue, err);
     if (!status)
         status = bt_cuda_kv_renumber(to + step->layers * p->tile_words,
                                      p->table_words, table.from, table.count, 1,
                                      bt_cuda_kv_numbers(step), step->layers,
-                                     step->blocks, stream->queue, err);
+                                     step->stride, stream->queue, err);
     // Attention may begin to read its list before the kernel before it ends,
     // but not before this is done.
     if (!status)
@@ -568,7 +621,7 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
                        bt_dtype_name(dtype), shape.head_dim, shape.value_dim,
                        bt_dtype_name(pool->dtype), pool->shape.head_dim,
                        pool->shape.value_dim);
-    status = dtype == BAUTA_FLOAT32 ? make_decode_f32(p, err)
+    status = dtype == BAUTA_FLOAT32 ? make_decode_f32(stream, p, err)
                                     : make_decode_bf16(stream, p, &shape, err);
     if (!status)
         status = bt_cuda_kv_step_of(stream, &step, batch, args->layer, err);

@@ -36,6 +36,7 @@ extern "C" {
 #include "base/error.h"
 }
 #include "backend/cuda/decode_combine.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 
@@ -226,24 +227,9 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     // that they have room for.
     params->in_flight =
         idle ? kernel_traits<D>::stages : max(IN_FLIGHT_BYTES / tile, 4);
-    cudaError_t status = cudaFuncSetAttribute(
-        attention_decode<D, HALVES, COLUMNS>,
-        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status)
-        return status;
     // The prologue may overlap the previous kernel.
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3(THREADS);
-    config.dynamicSmemBytes = bytes;
-    config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, attention_decode<D, HALVES, COLUMNS>,
-                              *params);
+    return launch_kernel(attention_decode<D, HALVES, COLUMNS>, (unsigned)blocks,
+                         THREADS, bytes, BT_START_EARLY, stream, *params);
 }
 
 template <int D, int COLUMNS>

@@ -14,6 +14,7 @@
  * whose key is hidden has the score -infinity, and sums are over the lanes that
  * have something. */
 #include "backend/cuda/f32.h"
+#include "backend/cuda/launch.h"
 
 static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
 {
@@ -220,8 +221,8 @@ bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
     p.v = v;
     p.out_to = out;
     p.lse_to = lse;
-    forward_f32<<<blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
-                  (cudaStream_t)stream>>>(p);
+    launch_kernel(forward_f32, blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
+                  BT_START_AFTER, stream, p);
     return launched(err);
 }
 
@@ -280,7 +281,7 @@ bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
     p.k_token = p.v_token = or_dense(pages->token, d);
     while ((size_t)1 << p.page_shift < keys)
         p.page_shift++;
-    forward_f32<<<blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
-                  (cudaStream_t)stream>>>(p);
+    launch_kernel(forward_f32, blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
+                  BT_START_AFTER, stream, p);
     return launched(err);
 }

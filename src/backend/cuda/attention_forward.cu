@@ -43,6 +43,7 @@
  * that its row sees is, and no other is. */
 #include "backend/cuda/forward_end.h"
 #include "backend/cuda/forward_step.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 
@@ -367,24 +368,11 @@ static cudaError_t launch(const forward_params *params, int blocks,
     // shared memory has when there is no other.
     const int bytes = sizeof(forward_shared<D>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
-    cudaError_t status = cudaFuncSetAttribute(
-        attention_forward<D, FIXUP, PAGED>,
-        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status)
-        return status;
     // The second kernel's prologue overlaps the first kernel.
-    cudaLaunchAttribute prefetched = {};
-    prefetched.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    prefetched.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3(GROUP * (kernel_traits<D>::groups + 1));
-    config.dynamicSmemBytes = bytes;
-    config.stream = stream;
-    config.attrs = &prefetched;
-    config.numAttrs = FIXUP ? 1 : 0;
-    return cudaLaunchKernelEx(&config, attention_forward<D, FIXUP, PAGED>,
-                              *params);
+    return launch_kernel(attention_forward<D, FIXUP, PAGED>, (unsigned)blocks,
+                         GROUP * (kernel_traits<D>::groups + 1), bytes,
+                         FIXUP ? BT_START_EARLY : BT_START_AFTER, stream,
+                         *params);
 }
 
 template <int D, int PAGED>

@@ -25,10 +25,13 @@ static void leave(int before)
     bt_gpu_table()->leave(before);
 }
 
-/* Run a call that gives a status on the stream's GPU. */
+/* Run a call that gives a status on the stream's GPU, which is the current one
+ * in a step. */
 #define ON_GPU(stream, err, call)                                   \
     do {                                                            \
         int before;                                                 \
+        if (bt_cuda_stepping(bt_cuda_stream_of(stream)->queue))     \
+            return call;                                            \
         bauta_status gpu_status =                                   \
             enter(bt_cuda_stream_of(stream)->number, &before, err); \
         if (gpu_status)                                             \
@@ -54,6 +57,36 @@ static bauta_status sync_stream(bt_stream *stream, bauta_error *err)
     ON_GPU(stream, err, bt_cuda_stream_wait(bt_cuda_stream_of(stream), err));
 }
 
+/* ---- Steps ------------------------------------------------------------- */
+
+/* Where it cannot begin, the work is queued as outside of steps. */
+static void step_begin(bt_stream *base, uint64_t kind)
+{
+    bt_cuda_stream *stream = bt_cuda_stream_of(base);
+    int before;
+    if (bt_cuda_step_number() || enter(stream->number, &before, NULL))
+        return;
+    if (!stream->steps)
+        stream->steps = bt_cuda_steps_create();
+    if (stream->steps && bt_cuda_step_begin(stream->steps, stream->queue, kind))
+        stream->before = before;
+    else
+        leave(before);
+}
+
+static bauta_status step_end(bt_stream *base, bauta_error *err)
+{
+    bt_cuda_stream *stream = bt_cuda_stream_of(base);
+    if (!bt_cuda_stepping(stream->queue))
+        return BAUTA_OK;
+    int error = bt_cuda_step_end(stream->steps);
+    bauta_status status =
+        error ? bt_cuda_failed(error, "a step of decoding failed", err)
+              : BAUTA_OK;
+    leave(stream->before);
+    return status;
+}
+
 /* ---- Buffers ----------------------------------------------------------- */
 
 static bauta_status alloc_memory(void **out, size_t bytes, bauta_error *err)
@@ -77,6 +110,7 @@ static bauta_status buffer_alloc(bt_stream *stream, bt_buffer *out,
 /* An address says which GPU it is on. */
 static void buffer_free(bt_buffer *buffer)
 {
+    bt_cuda_step_leave();
     if (buffer->memory && cudaFree(buffer->memory))
         cudaGetLastError();
     *buffer = (bt_buffer){ 0 };
@@ -203,6 +237,8 @@ const bt_backend bt_cuda_backend = {
     .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_free = stream_free,
     .sync = sync_stream,
+    .step_begin = step_begin,
+    .step_end = step_end,
     .alloc = buffer_alloc,
     .free = buffer_free,
     .upload = upload,

@@ -154,6 +154,12 @@ bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
                                   const bt_decode_sequence *sequences,
                                   size_t count, size_t page_keys,
                                   bauta_error *err);
+/* The same for the next step of decoding on a stream: in the memory of the
+ * last one, or in new memory if *rows is NULL. */
+bauta_status bt_cuda_rows_next_step(bt_cuda_rows **rows,
+                                    const bt_decode_sequence *sequences,
+                                    size_t count, size_t page_keys,
+                                    void *stream, bauta_error *err);
 
 /* bauta_attention_forward and bauta_attention_backward in float32, for tests
  * and small models: any mask, any shape, on any GPU, and not fast. All pointers

@@ -3,6 +3,8 @@
 #include "backend/cuda/decode.h"
 
 #include "backend/cuda/chunk.h"
+#include "backend/cuda/step_graph.h"
+#include "base/array.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -48,7 +50,9 @@ void bt_cuda_decode_free(bt_cuda_decode *decode)
 {
     if (!decode)
         return;
+    bt_cuda_step_leave();
     cudaFree(decode->memory);
+    bt_free(decode->host);
     bt_free(decode);
 }
 
@@ -66,11 +70,24 @@ static decode_upload piece_of(void *to, const void *from, size_t count,
     return (decode_upload){ to, from, bt_size_mul(count, each) };
 }
 
-static size_t pieces_size(const decode_upload *pieces, size_t count)
+/* What a piece takes. A step of decoding is followed by one that is as long or
+ * a little longer, so its pieces have room to grow: where they are stays the
+ * same for many steps, as replaying them needs (step_graph.h). */
+static size_t piece_size(const decode_upload *piece, bool grows)
+{
+    size_t size = PIECE;
+    if (!grows || !piece->bytes || piece->bytes > (size_t)1 << 24)
+        return bt_size_round(piece->bytes, PIECE);
+    while (size < piece->bytes)
+        size *= 2;
+    return size;
+}
+
+static size_t pieces_size(const decode_upload *pieces, size_t count, bool grows)
 {
     size_t size = 0;
     for (size_t i = 0; i < count; i++)
-        size = bt_size_add(size, bt_size_round(pieces[i].bytes, PIECE));
+        size = bt_size_add(size, piece_size(&pieces[i], grows));
     return size;
 }
 
@@ -150,6 +167,7 @@ static bauta_status reserve(bt_cuda_decode *decode, size_t size,
     if (size <= decode->capacity)
         return BAUTA_OK;
     size = bt_size_add(size, size / 2);
+    bt_cuda_step_leave();
     cudaFree(decode->memory);
     decode->memory = NULL;
     decode->capacity = 0;
@@ -164,6 +182,24 @@ static bauta_status reserve(bt_cuda_decode *decode, size_t size,
     return BAUTA_OK;
 }
 
+/* From memory that is not pinned, so it was read when the call returns. */
+static bauta_status copy(const bt_cuda_decode *decode, size_t bytes,
+                         void *stream, bauta_error *err)
+{
+    int error = cudaSuccess;
+    bool done = false;
+    if (bt_cuda_stepping(stream))
+        error = bt_cuda_step_upload(decode->memory, decode->host, bytes, &done);
+    if (!error && !done)
+        error = cudaMemcpyAsync(decode->memory, decode->host, bytes,
+                                cudaMemcpyHostToDevice, (cudaStream_t)stream);
+    if (error)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot copy a step to the GPU: %s",
+                       cudaGetErrorString((cudaError_t)error));
+    return BAUTA_OK;
+}
+
 static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
                            const bt_prefill *prefill, void *stream,
                            bauta_error *err)
@@ -171,31 +207,27 @@ static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
     decode_upload pieces[COPIED + ROOM];
     copied_pieces(pieces, decode, list, prefill);
     room_pieces(pieces + COPIED, decode, list, prefill);
-    size_t copied = pieces_size(pieces, COPIED), at = 0;
-    size_t lists = pieces_size(pieces, LISTS);
+    bool grows = prefill->count == 0;
+    size_t copied = pieces_size(pieces, COPIED, grows), at = 0;
+    size_t lists = pieces_size(pieces, LISTS, grows);
     bauta_status status =
-        reserve(decode, pieces_size(pieces, BT_LEN(pieces)), err);
+        reserve(decode, pieces_size(pieces, BT_LEN(pieces), grows), err);
     if (status)
         return status;
-    unsigned char *host = bt_alloc_zero(copied, 1);
-    if (!host)
+    if (BT_ARRAY_RESERVE(decode->host, decode->host_capacity, 0, copied))
         return bt_fail_memory(err, "a step of decoding", copied);
+    unsigned char *host = decode->host;
+    memset(host, 0, copied);
     for (size_t i = 0; i < BT_LEN(pieces); i++) {
         void *to = (unsigned char *)decode->memory + at;
         memcpy(pieces[i].to, &to, sizeof(to));
         if (pieces[i].from && pieces[i].bytes)
             memcpy(host + at, pieces[i].from, pieces[i].bytes);
-        at += bt_size_round(pieces[i].bytes, PIECE);
+        at += piece_size(&pieces[i], grows);
     }
-    // From memory that is not pinned, so it was read when the call returns.
-    cudaError_t result =
-        cudaMemcpyAsync(decode->memory, host, copied, cudaMemcpyHostToDevice,
-                        (cudaStream_t)stream);
-    bt_free(host);
-    if (result)
-        return bt_fail(err, BAUTA_ERR_DEVICE,
-                       "cannot copy a step to the GPU: %s",
-                       cudaGetErrorString(result));
+    status = copy(decode, copied, stream, err);
+    if (status)
+        return status;
     decode->start = decode->table + prefill->table_count;
     decode->list_lines = (int)((copied - lists) / 128);
     return BAUTA_OK;

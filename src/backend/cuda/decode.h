@@ -23,6 +23,8 @@ struct bt_cuda_decode {
     /* Device memory: one block, kept from step to step, cut into these. */
     void *memory;
     size_t capacity;
+    unsigned char *host; /* what is copied there, in host memory */
+    size_t host_capacity;
     uint32_t
         *tile_counter;  /* items handed out so far, and blocks that are done */
     uint32_t *arrivals; /* (units, columns of work) items that are done */

@@ -288,6 +288,25 @@ BT_DEVICE void prefetch_list(const decode_params *p)
         prefetch((const char *)p->items + (size_t)i * 128);
 }
 
+/* Bring the first tiles of a job into the L2 while the grid before this one
+ * still runs: lanes 0 to 7 have one of K each, lanes 8 to 15 one of V. */
+template <int D>
+BT_DEVICE void prefetch_job(const decode_params *p, job_record r)
+{
+    int lane = threadIdx.x % 32;
+    int block = __shfl_sync(~0u, r.tile[0].block, lane % WARPS);
+    if (lane >= 2 * WARPS || block < 0)
+        return;
+    decode_job job = job_at(p, r.index);
+    int page = block >> p->page_shift;
+    int key = (block - (page << p->page_shift)) * TILE;
+    int panels = lane < WARPS ? D / PANEL : D / PANEL / p->parts;
+    int panel = lane < WARPS ? 0 : job.part * panels;
+    for (; panels > 0; panel++, panels--)
+        tma_prefetch_page(lane < WARPS ? &p->k : &p->v, panel * PANEL, key,
+                          job.unit / p->head_splits, page);
+}
+
 /* Load the tiles of a job, block by block. The next job is claimed two blocks
  * before the end and fetched one block before: as late as the latency can still
  * be hidden, which balances the SMs best. It is returned. */
@@ -336,6 +355,7 @@ BT_DEVICE void load_jobs(const decode_params *p, decode_shared<D> *s)
     // The first job follows from the block's index; the others are claimed.
     job_record r = fetch_job(p, blockIdx.x);
     prefetch_list(p);
+    prefetch_job<D>(p, r);
     grid_dependency_wait(); // only the list precedes the grid before this one
     while (r.index < p->count) {
         const decode_work *work = &s->work[number % kernel_traits<D>::items];

@@ -5,6 +5,7 @@
 #include "base/error.h"
 
 #include <cuda_runtime_api.h>
+#include <stdatomic.h>
 
 bauta_status bt_cuda_status(int error)
 {
@@ -12,13 +13,27 @@ bauta_status bt_cuda_status(int error)
                                               : BAUTA_ERR_DEVICE;
 }
 
-bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
+/* Devices that were asked before: asking the driver takes microseconds. */
+enum { DEVICES = 64, UNKNOWN = 0, WRITING, KNOWN };
+
+static bt_cuda_device devices[DEVICES];
+static atomic_int known[DEVICES];
+
+static void device_keep(int device, const bt_cuda_device *on)
 {
-    int device = 0, major = 0, minor = 0;
-    cudaError_t status = cudaGetDevice(&device);
-    if (!status)
-        status = cudaDeviceGetAttribute(
-            &major, cudaDevAttrComputeCapabilityMajor, device);
+    int unknown = UNKNOWN;
+    if (device >= DEVICES ||
+        !atomic_compare_exchange_strong(&known[device], &unknown, WRITING))
+        return;
+    devices[device] = *on;
+    atomic_store_explicit(&known[device], KNOWN, memory_order_release);
+}
+
+static bauta_status device_ask(bt_cuda_device *on, int device, bauta_error *err)
+{
+    int major = 0, minor = 0;
+    cudaError_t status = cudaDeviceGetAttribute(
+        &major, cudaDevAttrComputeCapabilityMajor, device);
     if (!status)
         status = cudaDeviceGetAttribute(
             &minor, cudaDevAttrComputeCapabilityMinor, device);
@@ -45,6 +60,24 @@ bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
                        "the GPU's driver has no cuTensorMapEncodeTiled");
     on->tensor_map_encode = (bt_tensor_map_encode_fn *)function;
     return BAUTA_OK;
+}
+
+bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err)
+{
+    int device = 0;
+    cudaError_t error = cudaGetDevice(&device);
+    if (error)
+        return bt_fail(err, BAUTA_ERR_DEVICE, "no GPU: %s",
+                       cudaGetErrorString(error));
+    if (device < DEVICES &&
+        atomic_load_explicit(&known[device], memory_order_acquire) == KNOWN) {
+        *on = devices[device];
+        return BAUTA_OK;
+    }
+    bauta_status status = device_ask(on, device, err);
+    if (!status)
+        device_keep(device, on);
+    return status;
 }
 
 bauta_status bt_cuda_check_shape(const bauta_attention_shape *shape,

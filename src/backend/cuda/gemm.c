@@ -435,11 +435,8 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
 
 static int multiprocessors(void)
 {
-    int device = 0, count = 0;
-    if (cudaGetDevice(&device) ||
-        cudaDeviceGetAttribute(&count, cudaDevAttrMultiProcessorCount, device))
-        return 0;
-    return count;
+    bt_cuda_device on;
+    return bt_cuda_device_init(&on, NULL) ? 0 : on.multiprocessors;
 }
 
 size_t bt_cuda_gemm_workspace(const bt_cuda_gemm_args *product)

@@ -11,6 +11,8 @@ extern "C" {
 }
 
 #include "backend/cuda/gemm_f32.h"
+#include "backend/cuda/hopper.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 #include <limits.h>
@@ -114,6 +116,7 @@ static __global__ void __launch_bounds__(THREADS) gemm_f32(const f32_product p)
     int column = threadIdx.x % (COLUMNS / WIDE) * WIDE;
     float x[a_items], y[b_items], sum[TALL][WIDE];
 
+    grid_begin();
 #pragma unroll
     for (int i = 0; i < TALL; i++)
 #pragma unroll
@@ -160,10 +163,11 @@ static size_t ceil_div(size_t a, size_t b)
 }
 
 template <int ROWS, int COLUMNS, int TALL, int WIDE>
-static void launch(const f32_product &p, cudaStream_t stream)
+static void launch(const f32_product &p, void *stream)
 {
     dim3 grid((unsigned)ceil_div(p.n, COLUMNS), (unsigned)ceil_div(p.m, ROWS));
-    gemm_f32<ROWS, COLUMNS, TALL, WIDE><<<grid, THREADS, 0, stream>>>(p);
+    launch_kernel(gemm_f32<ROWS, COLUMNS, TALL, WIDE>, grid, THREADS, 0,
+                  BT_START_EARLY_IN_STEP, stream, p);
 }
 
 extern "C" bauta_status bt_cuda_gemm_f32(const bt_cuda_gemm_f32_args *g,
@@ -190,14 +194,13 @@ extern "C" bauta_status bt_cuda_gemm_f32(const bt_cuda_gemm_f32_args *g,
     if (g->form != BT_GEMM_NT)
         p.b = { g->b, 1, g->ldb, (int)g->n };
     // Smaller tiles where large ones would leave most of the GPU idle.
-    cudaStream_t queue = (cudaStream_t)stream;
     if (ceil_div(g->m, 128) * ceil_div(g->n, 128) >= 96 ||
         g->m > (size_t)65535 * 16)
-        launch<128, 128, 8, 8>(p, queue);
+        launch<128, 128, 8, 8>(p, stream);
     else if (g->m > 16)
-        launch<64, 64, 4, 4>(p, queue);
+        launch<64, 64, 4, 4>(p, stream);
     else
-        launch<16, 64, 2, 2>(p, queue);
+        launch<16, 64, 2, 2>(p, stream);
     cudaError_t error = cudaGetLastError();
     if (error)
         return bt_fail(err, BAUTA_ERR_DEVICE,

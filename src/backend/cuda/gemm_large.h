@@ -18,6 +18,7 @@
 
 #include "backend/cuda/gemm_end.h"
 #include "backend/cuda/gemm_hopper.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime_api.h>
 
@@ -874,13 +875,8 @@ __global__ void __launch_bounds__(LARGE_THREADS, 1)
 template <class C>
 static cudaError_t large_launch(const bt_gemm_task *task, cudaStream_t stream)
 {
-    cudaError_t status = cudaFuncSetAttribute(
-        gemm_large<C>, cudaFuncAttributeMaxDynamicSharedMemorySize, C::SHARED);
-    if (status)
-        return status;
-    gemm_large<C>
-        <<<(unsigned)task->workers, LARGE_THREADS, C::SHARED, stream>>>(*task);
-    return cudaGetLastError();
+    return launch_kernel(gemm_large<C>, (unsigned)task->workers, LARGE_THREADS,
+                         C::SHARED, BT_START_AFTER, stream, *task);
 }
 
 /* The kernel that ends as the task says. */

@@ -42,14 +42,6 @@ extern "C" int bt_gemm_merge(int columns, const bt_gemm_task *task,
                              void *stream)
 {
     size_t threads = (size_t)task->part * BT_GEMM_TILE_ROWS * columns / 4;
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)((threads + 255) / 256));
-    config.blockDim = dim3(256);
-    config.stream = (cudaStream_t)stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, gemm_merge, *task, columns);
+    return launch_kernel(gemm_merge, (unsigned)((threads + 255) / 256), 256, 0,
+                         BT_START_EARLY, stream, *task, columns);
 }

@@ -3,6 +3,7 @@
  * warp computes 16 x 8 elements with mma.sync, straight from memory. It defines
  * the bits that all other kernels give. */
 #include "backend/cuda/gemm_end.h"
+#include "backend/cuda/launch.h"
 #include "backend/cuda/warp.h"
 
 #include <cuda_runtime_api.h>
@@ -58,7 +59,6 @@ extern "C" int bt_gemm_plain(const bt_cuda_gemm_args *p, const bt_gemm_end *end,
     if (p->form != BT_GEMM_NT)
         b = { p->b, 1, p->ldb, (int)p->n };
     dim3 grid((unsigned)((p->n + 7) / 8), (unsigned)((p->m + 15) / 16));
-    gemm_reference<<<grid, 32, 0, (cudaStream_t)stream>>>(a, b, (int)p->k,
-                                                          chunk, *end);
-    return cudaGetLastError();
+    return launch_kernel(gemm_reference, grid, 32, 0, BT_START_AFTER, stream, a,
+                         b, (int)p->k, chunk, *end);
 }

@@ -13,6 +13,8 @@
  * launch), the first weights are fetched while that one still runs. */
 #include "backend/cuda/gemm_end.h"
 #include "backend/cuda/gemm_hopper.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/warp.h"
 
 #include <cuda_runtime_api.h>
 
@@ -231,6 +233,9 @@ __global__ void __launch_bounds__(USERS + 32)
             barrier_init(&empty[i], USERS / 32);
         }
         barrier_init_done();
+        // The end would wait for it: a weight, too, and seldom in the L2.
+        if (t.end.bias)
+            prefetch(t.end.bias + column);
     }
     __syncthreads();
     launch_dependents();
@@ -260,25 +265,17 @@ static cudaError_t launch(const bt_gemm_small_task *t, cudaStream_t stream)
     using C = small<ROWS>;
     int sums = t->blocks > 1 ? t->per : 1;
     int bytes = 1024 + t->stages * (C::STAGE + 16) + sums * C::SUM * 4;
-    cudaError_t status = cudaFuncSetAttribute(
-        gemm_small<ROWS, TB>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-        HALF_BYTES);
-    if (status)
-        return status;
-    cudaLaunchAttribute attributes[2] = {};
-    attributes[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attributes[0].val.programmaticStreamSerializationAllowed = 1;
-    attributes[1].id = cudaLaunchAttributeClusterDimension;
-    attributes[1].val.clusterDim.x = (unsigned)t->blocks;
-    attributes[1].val.clusterDim.y = attributes[1].val.clusterDim.z = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)((t->end.n + TILE - 1) / TILE * t->blocks));
-    config.blockDim = dim3(USERS + 32);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    config.attrs = attributes;
-    config.numAttrs = t->blocks > 1 ? 2 : 1;
-    return cudaLaunchKernelEx(&config, gemm_small<ROWS, TB>, *t);
+    int tiles = (t->end.n + TILE - 1) / TILE;
+    bt_cuda_kernel how = {};
+    how.function = (const void *)gemm_small<ROWS, TB>;
+    how.grid[0] = (unsigned)(tiles * t->blocks);
+    how.grid[1] = how.grid[2] = 1;
+    how.threads = USERS + 32;
+    how.cluster = (unsigned)t->blocks;
+    how.start = BT_START_EARLY;
+    how.shared = (size_t)bytes;
+    how.shared_limit = HALF_BYTES;
+    return launch_values(how, stream, *t);
 }
 
 template <int ROWS>

@@ -140,6 +140,17 @@ BT_DEVICE void tma_load_page(void *to, const CUtensorMap *map, int column,
                  : "memory");
 }
 
+/* Bring such a box into the L2. It need not be complete yet: whoever writes it
+ * writes there, too. */
+BT_DEVICE void tma_prefetch_page(const CUtensorMap *map, int column, int key,
+                                 int head, int page)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.4d.L2.global.tile "
+                 "[%0, {%1, %2, %3, %4}];" ::"l"(map),
+                 "r"(column), "r"(key), "r"(head), "r"(page)
+                 : "memory");
+}
+
 /* Load contiguous bytes; addresses and size are multiples of 16. */
 BT_DEVICE void bulk_load(void *to, const void *from, uint32_t bytes,
                          uint64_t *barrier)
@@ -197,6 +208,14 @@ BT_DEVICE void launch_dependents(void)
 BT_DEVICE void grid_dependency_wait(void)
 {
     asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+
+/* The first call of a kernel that does nothing ahead of the grid before it:
+ * only the launch itself overlaps. */
+BT_DEVICE void grid_begin(void)
+{
+    launch_dependents();
+    grid_dependency_wait();
 }
 
 /* ---- registers --------------------------------------------------------- */

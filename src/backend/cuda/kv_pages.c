@@ -93,23 +93,30 @@ static size_t sequence_blocks(const bt_kv_sequence *sequence)
     return bt_kv_page_count(sequence->table->tokens + sequence->rows);
 }
 
-/* Sizes of a batch, and its lowest page. */
+/* The next power of two, `least` or more. */
+static size_t room_for(size_t count, size_t least)
+{
+    while (least < count)
+        least *= 2;
+    return least;
+}
+
+enum { LEAST_STRIDE = 64, LEAST_PAGES = 1 << 20 };
+
+/* Sizes of a batch, and the lowest page of its pool. */
 static void measure(bt_cuda_kv_step *step, const bt_kv_batch *batch)
 {
-    step->layers = batch->count ? batch->sequences[0].table->layers : 0;
+    const bt_block_table *first =
+        batch->count ? batch->sequences[0].table : NULL;
+    step->layers = first ? first->layers : 0;
+    step->base = first ? (unsigned char *)first->pool->lowest : NULL;
     step->blocks = step->rows = 0;
-    step->base = NULL;
     for (size_t i = 0; i < batch->count; i++) {
         const bt_kv_sequence *s = &batch->sequences[i];
-        size_t blocks = sequence_blocks(s);
-        step->blocks += blocks;
+        step->blocks += sequence_blocks(s);
         step->rows = bt_size_max(step->rows, s->row + s->rows);
-        for (size_t j = 0; j < blocks * step->layers; j++) {
-            const bt_kv_page *page = s->table->pages[j];
-            if (page && (!step->base || page_address(page) < step->base))
-                step->base = page_address(page);
-        }
     }
+    step->stride = room_for(step->blocks, LEAST_STRIDE);
 }
 
 /* Where a row of a sequence goes. */
@@ -125,7 +132,7 @@ static bt_cuda_kv_place place_of(const bt_kv_sequence *s, size_t layer,
 
 static uint32_t *numbers_of(const bt_cuda_kv_step *step, size_t layer)
 {
-    return step->words + layer * step->blocks;
+    return step->words + layer * step->stride;
 }
 
 static bt_cuda_kv_place *places_of(const bt_cuda_kv_step *step, size_t layer)
@@ -141,6 +148,7 @@ static bool fill_layer(bt_cuda_kv_step *step, const bt_kv_batch *batch,
     uint32_t *to = numbers_of(step, layer);
     bt_cuda_kv_place *places = places_of(step, layer);
     memset(places, 0xff, step->rows * sizeof(*places));
+    memset(to + step->blocks, 0, (step->stride - step->blocks) * sizeof(*to));
     for (size_t i = 0; i < batch->count; i++) {
         const bt_kv_sequence *s = &batch->sequences[i];
         for (size_t b = 0; b < sequence_blocks(s); b++) {
@@ -209,6 +217,7 @@ static bauta_status build(bt_cuda_stream *stream, bt_cuda_kv_step *step,
             return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                            "pages of keys and values are too far apart in the "
                            "GPU's memory");
+    step->pages = room_for(step->pages, LEAST_PAGES);
     bt_cuda_block block = { step->memory, step->memory_bytes };
     bauta_status status =
         bt_cuda_block_reserve(&block, words * sizeof(*step->words), NULL, err);
@@ -237,10 +246,13 @@ bauta_status bt_cuda_kv_step_of(bt_cuda_stream *stream, bt_cuda_kv_step **out,
             oldest = at;
     }
     bauta_status status = BAUTA_OK;
-    if (!step || !layer_holds(step, batch, layer)) {
+    uint64_t number = bt_cuda_step_number(); // in a step no table changes
+    bool holds = step && number && step->checked == number;
+    if (!holds && (!step || !layer_holds(step, batch, layer))) {
         step = step ? step : oldest;
         status = build(stream, step, batch, err);
     }
+    step->checked = status ? 0 : number;
     step->used = ++stream->kv_versions;
     *out = step;
     return status;

@@ -5,13 +5,14 @@
  * (kv_heads, 64, width), where width is the larger one of head_dim and
  * value_dim. The kernels address pages by numbers: a page's
  * number is its distance from a base in units of BT_CUDA_PAGE_UNIT bytes, where
- * the base is the lowest page of the batch. So pages may come from any number
+ * the base is the lowest address of the pool. So pages may come from any number
  * of allocations.
  *
  * A step needs the page numbers of every layer and, for each new row, the page
  * and the slot that its key and value go to. Both are made for all layers at
  * once, uploaded by one copy, and used by kv_write and paged_attention of all
- * layers. */
+ * layers. Their places in memory have room to grow, so that the arguments of
+ * kernels stay the same from step to step and steps can be replayed. */
 #ifndef BT_CUDA_KV_PAGES_H
 #define BT_CUDA_KV_PAGES_H
 
@@ -30,9 +31,11 @@ typedef struct bt_cuda_kv_step {
     const struct bt_kv_batch *batch; /* whose pages these are; NULL: none */
     uint64_t version; /* another number whenever the pages are others */
     uint64_t used;    /* the version that the stream had then; for eviction */
+    uint64_t checked; /* the step_graph.h step that it was checked in */
     size_t layers, blocks, rows;
+    size_t stride;        /* numbers of a layer, `blocks` or more */
     unsigned char *base;  /* the lowest page */
-    size_t pages;         /* one more than the largest number */
+    size_t pages;         /* a power of two, more than the largest number */
     uint32_t *words;      /* in host memory: all numbers, then all places */
     size_t word_capacity; /* of words */
     void *memory;         /* on the GPU: the same */
@@ -49,10 +52,10 @@ void bt_cuda_kv_step_release(bt_cuda_kv_step *step);
 /* Words before the places: those are pairs, and aligned like ones. */
 static inline size_t bt_cuda_kv_place_start(const bt_cuda_kv_step *step)
 {
-    return (step->layers * step->blocks + 1) / 2 * 2;
+    return (step->layers * step->stride + 1) / 2 * 2;
 }
 
-/* (layers, blocks) page numbers, on the GPU. */
+/* (layers, stride) page numbers, on the GPU. */
 static inline const uint32_t *bt_cuda_kv_numbers(const bt_cuda_kv_step *step)
 {
     return (const uint32_t *)step->memory;

@@ -6,6 +6,7 @@ extern "C" {
 }
 
 #include "backend/cuda/kv_pages.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 
@@ -40,11 +41,11 @@ extern "C" bauta_status bt_cuda_kv_renumber(int32_t *to, size_t to_stride,
         return BAUTA_OK;
     dim3 grid((unsigned)((count + THREADS - 1) / THREADS), (unsigned)layers);
     if (stride == 2)
-        renumber<2><<<grid, THREADS, 0, (cudaStream_t)stream>>>(
-            to, to_stride, from, count, numbers, blocks);
+        launch_kernel(renumber<2>, grid, THREADS, 0, BT_START_AFTER, stream, to,
+                      to_stride, from, count, numbers, blocks);
     else
-        renumber<1><<<grid, THREADS, 0, (cudaStream_t)stream>>>(
-            to, to_stride, from, count, numbers, blocks);
+        launch_kernel(renumber<1>, grid, THREADS, 0, BT_START_AFTER, stream, to,
+                      to_stride, from, count, numbers, blocks);
     cudaError_t error = cudaGetLastError();
     if (error)
         return bt_fail(err, BAUTA_ERR_DEVICE,

@@ -5,7 +5,9 @@ extern "C" {
 #include "base/error.h"
 }
 
+#include "backend/cuda/hopper.h"
 #include "backend/cuda/kv_pages.h"
+#include "backend/cuda/launch.h"
 
 #include <cuda_runtime.h>
 
@@ -16,6 +18,7 @@ static __global__ void __launch_bounds__(THREADS)
     scatter(float *to, bt_cuda_page_out pages, const bt_cuda_kv_place *places,
             const float *from, size_t stride, int columns, int dim)
 {
+    grid_begin();
     bt_cuda_kv_place place = places[blockIdx.x];
     if (place.page == UINT32_MAX)
         return;
@@ -32,15 +35,16 @@ extern "C" bauta_status bt_cuda_kv_scatter(size_t rows, size_t kv_heads,
                                            const bt_cuda_kv_place *places,
                                            void *stream, bauta_error *err)
 {
-    cudaStream_t queue = (cudaStream_t)stream;
     if (!rows || !kv_heads)
         return BAUTA_OK;
-    scatter<<<(unsigned)rows, THREADS, 0, queue>>>(
-        (float *)pages.k, pages, places, (const float *)k.data, k.stride,
-        (int)(kv_heads * dim), (int)dim);
-    scatter<<<(unsigned)rows, THREADS, 0, queue>>>(
-        (float *)pages.v, pages, places, (const float *)v.data, v.stride,
-        (int)(kv_heads * value_dim), (int)value_dim);
+    launch_kernel(scatter, (unsigned)rows, THREADS, 0, BT_START_EARLY_IN_STEP,
+                  stream, (float *)pages.k, pages, places,
+                  (const float *)k.data, k.stride, (int)(kv_heads * dim),
+                  (int)dim);
+    launch_kernel(scatter, (unsigned)rows, THREADS, 0, BT_START_EARLY_IN_STEP,
+                  stream, (float *)pages.v, pages, places,
+                  (const float *)v.data, v.stride, (int)(kv_heads * value_dim),
+                  (int)value_dim);
     cudaError_t error = cudaGetLastError();
     if (error)
         return bt_fail(err, BAUTA_ERR_DEVICE, "cannot write to pages: %s",

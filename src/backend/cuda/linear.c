@@ -154,8 +154,6 @@ static bt_cuda_gemm_args gemm_of(const linear_product *p,
         .ld_pre = p->pre ? p->pre->stride : 0,
         .slope = bt_cuda_address(p->slope),
         .ld_slope = p->slope ? p->slope->stride : 0,
-        // Kernels that write weights never let the next one start early.
-        .b_ready = p->op == BT_OP_linear && !all[B].bytes,
     };
 }
 
@@ -170,6 +168,9 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
     if (status)
         return status;
     bt_cuda_gemm_args args = gemm_of(p, all);
+    // A step writes no weights, and outside of one the optimizer may.
+    args.b_ready = p->op == BT_OP_linear && !all[B].bytes &&
+                   bt_cuda_stepping(stream->queue);
     status = workspace(stream, &args, err);
     if (!status)
         status = bt_cuda_gemm(&args, stream->products.memory,

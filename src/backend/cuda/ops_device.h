@@ -21,6 +21,8 @@ extern "C" {
 #include "backend/cuda/ops.h"
 
 #include "backend/cuda/hopper.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/step_graph.h"
 
 #include <cuda_runtime.h>
 #include <float.h>
@@ -329,6 +331,8 @@ template <class T> BT_DEVICE T *at8(matrix<T> m, place8 p)
 struct share8 {
     uint32_t rows, columns, per_row, total;
     bool wide;
+    bool early; /* the next grid may start: it is in a step, where no kernel
+                   writes weights, which products read ahead */
 };
 
 enum { EACH_THREADS = 256, EACH_UNROLL = 2 * 8 }; /* elements of a thread */
@@ -354,6 +358,9 @@ static __global__ void __launch_bounds__(EACH_THREADS)
     typename F::held h[unroll];
     place8 p[unroll];
     bool in[unroll];
+    if (s.early)
+        launch_dependents();
+    grid_dependency_wait();
 #pragma unroll
     for (int u = 0; u < unroll; u++) {
         in[u] = share_place(&p[u], s, F::unit, u, unroll);
@@ -402,8 +409,12 @@ static bauta_status run_each8(const char *what, const F &f, layout8 l,
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "%s: %zu x %zu elements are too many for one call", what,
                        l.rows, l.columns);
-    share8 s = { (uint32_t)l.rows, (uint32_t)l.columns, 0, 0,
-                 l.starts && (l.joins || l.lines) };
+    share8 s = { (uint32_t)l.rows,
+                 (uint32_t)l.columns,
+                 0,
+                 0,
+                 l.starts && (l.joins || l.lines),
+                 bt_cuda_stepping(stream) };
     if (l.joins) {
         s.columns *= s.rows;
         s.rows = 1;
@@ -412,7 +423,8 @@ static bauta_status run_each8(const char *what, const F &f, layout8 l,
     s.total = s.rows * s.per_row;
     unsigned grid =
         (unsigned)ceil_div(s.total, EACH_THREADS * EACH_UNROLL / F::unit);
-    each8<<<grid, EACH_THREADS, 0, (cudaStream_t)stream>>>(f, s);
+    launch_kernel(each8<F>, grid, EACH_THREADS, 0, BT_START_EARLY_IN_STEP,
+                  stream, f, s);
     return launched(what, err);
 }
 

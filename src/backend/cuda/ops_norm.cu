@@ -13,6 +13,7 @@
  * stay in its registers. Issuing instructions takes about as long as moving the
  * bytes, so means are products with 1 / width. */
 #include "backend/cuda/ops_device.h"
+#include "backend/cuda/warp.h"
 
 enum {
     SMALL_BLOCK = 128, /* threads, where a team is part of a warp */
@@ -229,7 +230,13 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
     const int ROWS = pair_of<T, THREADS>::rows;
     __shared__ team_sums<ROWS> warps[2][32];
     row_part<P, HELD> gain, bias;
-    launch_dependents(); // a product of few rows fetches its weights meanwhile
+    // Weights come from far, and rows have just been written.
+    for (uint32_t i = threadIdx.x * 64; i < p.width; i += THREADS * 64) {
+        prefetch(p.gain + i);
+        if (p.bias)
+            prefetch(p.bias + i);
+    }
+    grid_begin();
     gain = read_part<LANES, HELD>(p.gain, p.width, p.wide_gain);
     if (p.bias)
         bias = read_part<LANES, HELD>(p.bias, p.width, p.wide_gain);
@@ -512,9 +519,10 @@ static bauta_status norm_as(const bt_cuda_norm_args *a, bool wide,
                             wide,
                             wide_gain };
 #define RUN(LANES, HELD, THREADS)                                           \
-    norm_forward<T, P, LANES, HELD, THREADS>                                \
-        <<<(unsigned)ceil_div(p.rows, p.rows_per_block),                    \
-           block_threads(a->width), 0, (cudaStream_t)stream>>>(p)
+    launch_kernel(norm_forward<T, P, LANES, HELD, THREADS>,                 \
+                  (unsigned)ceil_div(p.rows, p.rows_per_block),             \
+                  block_threads(a->width), 0, BT_START_EARLY_IN_STEP,       \
+                  stream, p)
     NORM_SHAPES(a->width, RUN);
 #undef RUN
     return launched("norm", err);

@@ -133,7 +133,7 @@ static __global__ void __launch_bounds__(ROTARY_THREADS)
     uint32_t rows = min(p.rows_per_block, p.rows - first);
     uint32_t count = rows * p.heads * p.groups;
     rotary_item<T> item[2] = {};
-    launch_dependents();
+    grid_begin();
     // The first items are on their way while the angles are computed.
 #pragma unroll
     for (uint32_t u = 0; u < 2; u++)
@@ -169,8 +169,8 @@ static bauta_status run_rotary(const char *what, rotary_params<T> p,
     size_t most = ROTARY_ANGLES / p.half, few = ceil_div(p.rows, 264);
     p.rows_per_block = (uint32_t)(most < few ? most : few);
     p.groups = (uint32_t)ceil_div(p.half, 8);
-    rotary<T><<<(unsigned)ceil_div(p.rows, p.rows_per_block), ROTARY_THREADS, 0,
-                (cudaStream_t)stream>>>(p);
+    launch_kernel(rotary<T>, (unsigned)ceil_div(p.rows, p.rows_per_block),
+                  ROTARY_THREADS, 0, BT_START_EARLY_IN_STEP, stream, p);
     return launched(what, err);
 }
 
@@ -311,10 +311,10 @@ bauta_status bt_cuda_kv_copy(bauta_dtype dtype, size_t kv_heads, size_t dim,
     dim3 grid((unsigned)count, (unsigned)kv_heads, 2);
     bool wide = pages_wide(pages, dtype);
     if (dtype == BAUTA_FLOAT32)
-        kv_copy<float><<<grid, ROTARY_THREADS, 0, (cudaStream_t)stream>>>(
-            pages, items, (uint32_t)dim, wide);
+        launch_kernel(kv_copy<float>, grid, ROTARY_THREADS, 0, BT_START_AFTER,
+                      stream, pages, items, (uint32_t)dim, wide);
     else
-        kv_copy<bf16><<<grid, ROTARY_THREADS, 0, (cudaStream_t)stream>>>(
-            pages, items, (uint32_t)dim, wide);
+        launch_kernel(kv_copy<bf16>, grid, ROTARY_THREADS, 0, BT_START_AFTER,
+                      stream, pages, items, (uint32_t)dim, wide);
     return launched("kv_copy", err);
 }

@@ -53,6 +53,7 @@ static __global__ void __launch_bounds__(32 * STATS_WARPS)
 {
     uint32_t slice = blockIdx.x * STATS_WARPS + threadIdx.x / 32;
     uint32_t lane = threadIdx.x % 32, place = UINT32_MAX;
+    launch_dependents();
     if (slice >= slices)
         return;
     float v[SLICE_GROUPS][8], best = -INFINITY;
@@ -79,6 +80,7 @@ static __global__ void __launch_bounds__(32)
     __shared__ slice_stats all[SLICES_MOST];
     uint32_t row = blockIdx.x, lane = threadIdx.x, place = UINT32_MAX;
     float best = -INFINITY;
+    grid_begin();
     for (uint32_t i = lane; i < slices; i += 32) {
         slice_best one = from[(size_t)row * slices + i];
         all[i] = one.stats;
@@ -133,16 +135,18 @@ static bauta_status run_stats(size_t rows, size_t vocab, bauta_dtype dtype,
     slice_best *part = (slice_best *)workspace;
     dim3 grid((unsigned)ceil_div(slices, STATS_WARPS), (unsigned)rows);
     bool wide = l.starts && l.lines;
-    cudaStream_t on = (cudaStream_t)stream;
     if (dtype == BAUTA_FLOAT32)
-        slice_each<float><<<grid, 32 * STATS_WARPS, 0, on>>>(
-            part, matrix_of<float>(logits, vocab), (uint32_t)vocab, slices,
-            wide);
+        launch_kernel(slice_each<float>, grid, 32 * STATS_WARPS, 0,
+                      BT_START_AFTER, stream, part,
+                      matrix_of<float>(logits, vocab), (uint32_t)vocab, slices,
+                      wide);
     else
-        slice_each<bf16><<<grid, 32 * STATS_WARPS, 0, on>>>(
-            part, matrix_of<bf16>(logits, vocab), (uint32_t)vocab, slices,
-            wide);
-    slice_end<<<(unsigned)rows, 32, 0, on>>>(part, slices, to, sampled);
+        launch_kernel(slice_each<bf16>, grid, 32 * STATS_WARPS, 0,
+                      BT_START_AFTER, stream, part,
+                      matrix_of<bf16>(logits, vocab), (uint32_t)vocab, slices,
+                      wide);
+    launch_kernel(slice_end, (unsigned)rows, 32, 0, BT_START_EARLY, stream,
+                  part, slices, to, sampled);
     return launched("row stats", err);
 }
 
@@ -692,18 +696,6 @@ static bool row_fits(size_t vocab)
     return row_bytes(vocab, true) + sizeof(select_memory) + 1024 <= SHARED_MOST;
 }
 
-/* More than the 48 KB that a kernel gets unasked. */
-template <class K>
-static bauta_status allow_memory(const char *what, K kernel, size_t bytes,
-                                 bauta_error *err)
-{
-    cudaError_t status = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)bytes);
-    return status ? bt_fail(err, bt_cuda_status(status), "%s on the GPU: %s",
-                            what, cudaGetErrorString(status))
-                  : BAUTA_OK;
-}
-
 template <class T>
 static bauta_status sample_as(size_t rows, size_t vocab, bt_cuda_in logits,
                               const bt_cuda_sample_row *how,
@@ -715,10 +707,8 @@ static bauta_status sample_as(size_t rows, size_t vocab, bt_cuda_in logits,
     sample_params<T> p = {
         matrix_of<T>(logits, vocab), how, to, work, (uint32_t)vocab, wide, fits
     };
-    bauta_status status = allow_memory("sampling", sample<T>, bytes, err);
-    if (status)
-        return status;
-    sample<T><<<(unsigned)rows, BLOCK, bytes, (cudaStream_t)stream>>>(p);
+    launch_kernel(sample<T>, (unsigned)rows, BLOCK, bytes, BT_START_AFTER,
+                  stream, p);
     return launched("sampling", err);
 }
 
@@ -900,12 +890,10 @@ static bauta_status beam_as(const bt_cuda_beam_args *a, bool wide, void *stream,
     };
     group_params<T> g = { logits,    m,         a->group,         a->choices,
                           a->counts, a->status, (uint32_t)a->want };
-    bauta_status status = allow_memory("beams", beam_row<T>, bytes, err);
-    if (status)
-        return status;
-    beam_row<T><<<(unsigned)a->rows, BLOCK, bytes, (cudaStream_t)stream>>>(p);
-    beam_group<T>
-        <<<(unsigned)a->groups, BLOCK, 0, (cudaStream_t)stream>>>(g);
+    launch_kernel(beam_row<T>, (unsigned)a->rows, BLOCK, bytes, BT_START_AFTER,
+                  stream, p);
+    launch_kernel(beam_group<T>, (unsigned)a->groups, BLOCK, 0, BT_START_AFTER,
+                  stream, g);
     return launched("beams", err);
 }
 

@@ -3,6 +3,7 @@
 #include "backend/cuda/rows.h"
 
 #include "backend/cuda/device.h"
+#include "backend/cuda/step_graph.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -103,9 +104,14 @@ static void fill(row_words *w, const bt_decode_sequence *sequences,
     w->start[row] = (int32_t)span;
 }
 
-static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
-                           size_t bytes, bauta_error *err)
+/* Memory that has `bytes` bytes, and what was there is lost. */
+static bauta_status reserve(bt_cuda_rows *rows, size_t bytes, bauta_error *err)
 {
+    if (bytes <= rows->bytes)
+        return BAUTA_OK;
+    bt_cuda_step_leave();
+    cudaFree(rows->memory); // waits for those who use it
+    rows->bytes = 0;
     cudaError_t status = cudaMalloc(&rows->memory, bytes);
     if (status) {
         rows->memory = NULL;
@@ -113,21 +119,55 @@ static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
         return bt_fail(err, bt_cuda_status(status), "%zu bytes on the GPU: %s",
                        bytes, cudaGetErrorString(status));
     }
-    status = cudaMemcpy(rows->memory, words, bytes, cudaMemcpyHostToDevice);
-    // Those who use it may have a stream that does not wait for this one.
-    if (!status)
-        status = cudaStreamSynchronize(NULL);
-    if (status)
-        return bt_fail(err, BAUTA_ERR_DEVICE,
-                       "cannot copy the rows of a mask to the GPU: %s",
-                       cudaGetErrorString(status));
+    rows->bytes = bytes;
     return BAUTA_OK;
 }
 
-/* On success the caller owns *out. */
-static bauta_status create(bt_cuda_rows **out,
-                           const bt_decode_sequence *sequences, size_t count,
-                           size_t page_keys, size_t keys, bauta_error *err)
+/* A copy that is complete when the call returns: those who use it may have a
+ * stream that does not wait for this one. */
+static int copy_now(void *to, const int32_t *words, size_t bytes)
+{
+    cudaError_t status = cudaMemcpy(to, words, bytes, cudaMemcpyHostToDevice);
+    if (!status)
+        status = cudaStreamSynchronize(NULL);
+    return status;
+}
+
+/* A copy on a stream, which has read `words` when the call returns. */
+static int copy_queued(void *to, const int32_t *words, size_t bytes,
+                       void *stream)
+{
+    int status = cudaSuccess;
+    bool done = false;
+    if (bt_cuda_stepping(stream))
+        status = bt_cuda_step_upload(to, words, bytes, &done);
+    if (!status && !done)
+        status = cudaMemcpyAsync(to, words, bytes, cudaMemcpyHostToDevice,
+                                 (cudaStream_t)stream);
+    return status;
+}
+
+static bauta_status upload(bt_cuda_rows *rows, const int32_t *words,
+                           size_t bytes, void *const *stream, bauta_error *err)
+{
+    bauta_status reserved =
+        reserve(rows, stream ? bytes + bytes / 2 : bytes, err);
+    if (reserved)
+        return reserved;
+    int status = stream ? copy_queued(rows->memory, words, bytes, *stream)
+                        : copy_now(rows->memory, words, bytes);
+    if (status)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot copy the rows of a mask to the GPU: %s",
+                       cudaGetErrorString((cudaError_t)status));
+    return BAUTA_OK;
+}
+
+/* Let rows be those of some sequences. `stream` points to the one that they
+ * are for; NULL: for any. */
+static bauta_status update(bt_cuda_rows *r, const bt_decode_sequence *sequences,
+                           size_t count, size_t page_keys, size_t keys,
+                           void *const *stream, bauta_error *err)
 {
     row_words w = { .page_keys = page_keys };
     bauta_status status = BAUTA_OK;
@@ -138,17 +178,15 @@ static bauta_status create(bt_cuda_rows **out,
                        "%zu rows of %zu spans: the GPU kernels count in 32 "
                        "bits",
                        w.rows, w.spans);
-    bt_cuda_rows *r = bt_alloc_zero(1, sizeof(*r));
     int32_t *memory = bt_alloc_zero(size, 1);
-    if (!r || !memory) {
-        status = bt_fail_memory(err, "the rows of a mask", size);
-        goto done;
-    }
+    if (!memory)
+        return bt_fail_memory(err, "the rows of a mask", size);
     point(&w, memory);
     fill(&w, sequences, count);
-    status = upload(r, memory, size, err);
+    status = upload(r, memory, size, stream, err);
+    bt_free(memory);
     if (status)
-        goto done;
+        return status;
     point(&w, r->memory);
     r->page_keys = page_keys;
     r->page_count = w.page_count;
@@ -161,11 +199,23 @@ static bauta_status create(bt_cuda_rows **out,
         .table = page_keys ? w.table : NULL,
         .pages = w.page,
     };
-    *out = r;
-    r = NULL;
-done:
-    bt_free(memory);
-    bt_cuda_rows_free(r);
+    return BAUTA_OK;
+}
+
+/* On success the caller owns *out. */
+static bauta_status create(bt_cuda_rows **out,
+                           const bt_decode_sequence *sequences, size_t count,
+                           size_t page_keys, size_t keys, bauta_error *err)
+{
+    bt_cuda_rows *r = bt_alloc_zero(1, sizeof(*r));
+    if (!r)
+        return bt_fail_memory(err, "the rows of a mask", sizeof(*r));
+    bauta_status status =
+        update(r, sequences, count, page_keys, keys, NULL, err);
+    if (status)
+        bt_cuda_rows_free(r);
+    else
+        *out = r;
     return status;
 }
 
@@ -181,12 +231,9 @@ bauta_status bt_cuda_rows_create(bt_cuda_rows **out, const bauta_mask *mask,
     return create(out, &all, 1, 0, mask->keys, err);
 }
 
-bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
-                                  const bt_decode_sequence *sequences,
-                                  size_t count, size_t page_keys,
-                                  bauta_error *err)
+static bauta_status check_step(const bt_decode_sequence *sequences,
+                               size_t count, size_t page_keys, bauta_error *err)
 {
-    *out = NULL;
     if (page_keys < BT_BLOCK || (page_keys & (page_keys - 1)))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "pages of %zu keys: 64 or a larger power of two",
@@ -196,13 +243,39 @@ bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
         if (status)
             return status;
     }
-    return create(out, sequences, count, page_keys, 0, err);
+    return BAUTA_OK;
+}
+
+bauta_status bt_cuda_rows_of_step(bt_cuda_rows **out,
+                                  const bt_decode_sequence *sequences,
+                                  size_t count, size_t page_keys,
+                                  bauta_error *err)
+{
+    *out = NULL;
+    bauta_status status = check_step(sequences, count, page_keys, err);
+    return status ? status : create(out, sequences, count, page_keys, 0, err);
+}
+
+bauta_status bt_cuda_rows_next_step(bt_cuda_rows **rows,
+                                    const bt_decode_sequence *sequences,
+                                    size_t count, size_t page_keys,
+                                    void *stream, bauta_error *err)
+{
+    bauta_status status = check_step(sequences, count, page_keys, err);
+    if (status)
+        return status;
+    if (!*rows)
+        *rows = bt_alloc_zero(1, sizeof(**rows));
+    if (!*rows)
+        return bt_fail_memory(err, "the rows of a mask", sizeof(**rows));
+    return update(*rows, sequences, count, page_keys, 0, &stream, err);
 }
 
 void bt_cuda_rows_free(bt_cuda_rows *rows)
 {
     if (!rows)
         return;
+    bt_cuda_step_leave();
     cudaFree(rows->memory);
     bt_free(rows);
 }

@@ -22,6 +22,7 @@ typedef struct bt_row_spans {
 
 struct bt_cuda_rows {
     void *memory; /* one block */
+    size_t bytes; /* of it */
     bt_row_spans device;
     size_t page_keys, page_count; /* of a step: that must be there */
 };

@@ -180,6 +180,44 @@ static void items_read(bt_sample_item *items, const bt_cuda_sampled *results,
     }
 }
 
+/* Whether a row's token is simply the most likely one: the processors that the
+ * kernel looks for are all off. */
+static bool is_greedy(const bt_cuda_sample_row *row)
+{
+    const bt_cuda_processors *p = &row->processors;
+    return !row->do_sample && p->repetition_penalty == 1.0f && !p->bias_count &&
+           !p->new_count && !p->no_repeat_ngram_size && !p->masked_count &&
+           !p->bad_word_count && !p->forces;
+}
+
+/* The most likely tokens, which many blocks find for each row; the bits are
+ * those of run_sample(). */
+static bauta_status run_greedy(bt_cuda_stream *stream, const bt_tensor *logits,
+                               bt_sample_item *items, size_t count,
+                               bauta_error *err)
+{
+    size_t bytes = bt_size_round(count * sizeof(bt_cuda_sampled), 256);
+    bt_tensor z = bt_tensor_rows(logits, items[0].row, count);
+    unsigned char *memory = NULL;
+    bt_cuda_sampled *results = bt_alloc(bytes);
+    if (!results)
+        return bt_fail_memory(err, "sampled tokens", bytes);
+    bauta_status status = bt_cuda_stream_scratch(
+        stream, (void **)&memory,
+        bt_size_add(bytes, bt_cuda_row_stats_workspace(count, z.columns)), err);
+    if (!status)
+        status = bt_cuda_sample_greedy(count, z.columns, logits->dtype,
+                                       bt_cuda_read(&z), (void *)memory,
+                                       memory + bytes, stream->queue, err);
+    if (!status)
+        status = bt_cuda_stream_download(stream, results, memory,
+                                         count * sizeof(bt_cuda_sampled), err);
+    if (!status)
+        items_read(items, results, count);
+    bt_free(results);
+    return status;
+}
+
 /* Items whose rows are consecutive. */
 static bauta_status run_sample(bt_cuda_stream *stream, const bt_tensor *logits,
                                bt_sample_item *items, size_t count,
@@ -189,8 +227,13 @@ static bauta_status run_sample(bt_cuda_stream *stream, const bt_tensor *logits,
     token_lists l = { NULL, NULL, 0 };
     size_t vocab = logits->columns, bytes = count * sizeof(bt_cuda_sampled);
     bt_tensor z = bt_tensor_rows(logits, items[0].row, count);
-    for (size_t i = 0; i < count; i++)
-        (void)row_of(&l, &items[i]);
+    bool greedy = true;
+    for (size_t i = 0; i < count; i++) {
+        bt_cuda_sample_row row = row_of(&l, &items[i]);
+        greedy = greedy && is_greedy(&row);
+    }
+    if (greedy)
+        return run_greedy(stream, logits, items, count, err);
     b.rows = place(&b.bytes, count * sizeof(bt_cuda_sample_row));
     b.lists = place(&b.bytes, l.count * sizeof(uint32_t));
     b.input = b.bytes;

@@ -51,6 +51,8 @@ bauta_status bt_cuda_block_reserve(bt_cuda_block *block, size_t bytes,
 
 void bt_cuda_block_release(bt_cuda_block *block)
 {
+    if (block->memory)
+        bt_cuda_step_leave();
     cudaFree(block->memory); // waits for those who use it
     *block = (bt_cuda_block){ 0 };
 }
@@ -106,6 +108,11 @@ static cudaError_t upload_part(bt_cuda_stream *stream, void *to,
 {
     bt_cuda_staging *staging = &stream->staging;
     cudaError_t error = cudaSuccess;
+    bool done = false;
+    if (bt_cuda_stepping(stream->queue))
+        error = (cudaError_t)bt_cuda_step_upload(to, from, bytes, &done);
+    if (error || done)
+        return error;
     if (bytes > STAGING_HALF - staging->used)
         error = staging_turn(stream);
     if (error)
@@ -134,6 +141,15 @@ bauta_status bt_cuda_stream_upload(bt_cuda_stream *stream, void *to,
     return BAUTA_OK;
 }
 
+static bauta_status wait_now(bt_cuda_stream *stream, bauta_error *err)
+{
+    cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream->queue);
+    if (error)
+        return bt_cuda_failed(error, "the GPU's work failed", err);
+    bt_cuda_steps_waited(stream->steps);
+    return BAUTA_OK;
+}
+
 bauta_status bt_cuda_stream_download(bt_cuda_stream *stream, void *to,
                                      const void *from, size_t bytes,
                                      bauta_error *err)
@@ -141,12 +157,16 @@ bauta_status bt_cuda_stream_download(bt_cuda_stream *stream, void *to,
     if (!bytes)
         return BAUTA_OK;
     bool small = bytes <= LANDING_BYTES;
-    cudaError_t error =
-        cudaMemcpyAsync(small ? stream->landing : to, from, bytes,
-                        cudaMemcpyDeviceToHost, (cudaStream_t)stream->queue);
+    cudaError_t error = cudaSuccess;
+    if (bt_cuda_stepping(stream->queue))
+        error = (cudaError_t)bt_cuda_step_wait();
+    if (!error)
+        error = cudaMemcpyAsync(small ? stream->landing : to, from, bytes,
+                                cudaMemcpyDeviceToHost,
+                                (cudaStream_t)stream->queue);
     if (error)
         return bt_cuda_failed(error, "cannot copy from the GPU", err);
-    bauta_status status = bt_cuda_stream_wait(stream, err);
+    bauta_status status = wait_now(stream, err);
     if (!status && small)
         memcpy(to, stream->landing, bytes);
     return status;
@@ -155,18 +175,20 @@ bauta_status bt_cuda_stream_download(bt_cuda_stream *stream, void *to,
 bauta_status bt_cuda_stream_fill(bt_cuda_stream *stream, void *to, int value,
                                  size_t bytes, bauta_error *err)
 {
-    cudaError_t error =
-        bytes ? cudaMemsetAsync(to, value, bytes, (cudaStream_t)stream->queue)
-              : cudaSuccess;
+    cudaError_t error = cudaSuccess;
+    if (bytes && bt_cuda_stepping(stream->queue))
+        error = (cudaError_t)bt_cuda_step_fill(to, value, bytes);
+    else if (bytes)
+        error = cudaMemsetAsync(to, value, bytes, (cudaStream_t)stream->queue);
     return error ? bt_cuda_failed(error, "cannot fill memory of the GPU", err)
                  : BAUTA_OK;
 }
 
 bauta_status bt_cuda_stream_wait(bt_cuda_stream *stream, bauta_error *err)
 {
-    cudaError_t error = cudaStreamSynchronize((cudaStream_t)stream->queue);
+    int error = bt_cuda_stepping(stream->queue) ? bt_cuda_step_wait() : 0;
     return error ? bt_cuda_failed(error, "the GPU's work failed", err)
-                 : BAUTA_OK;
+                 : wait_now(stream, err);
 }
 
 /* ---- Streams ----------------------------------------------------------- */
@@ -212,6 +234,7 @@ void bt_cuda_stream_free(bt_cuda_stream *stream)
         return;
     if (stream->queue)
         cudaStreamSynchronize((cudaStream_t)stream->queue);
+    bt_cuda_steps_free(stream->steps);
     staging_release(&stream->staging);
     cudaFreeHost(stream->landing);
     bt_cuda_block_release(&stream->products);

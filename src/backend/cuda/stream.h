@@ -11,6 +11,7 @@
 #include "backend/backend.h"
 #include "backend/cuda/kv_pages.h"
 #include "backend/cuda/ops.h"
+#include "backend/cuda/step_graph.h"
 
 extern const bt_backend bt_cuda_backend;
 
@@ -67,6 +68,8 @@ typedef struct bt_cuda_stream {
     bt_cuda_adamw_lists adamw;
     bt_cuda_kv_step kv_steps[BT_CUDA_KV_STEPS];
     uint64_t kv_versions; /* that were given out */
+    bt_cuda_steps *steps; /* NULL until the first one */
+    int before;           /* in a step: the device that was current before */
 } bt_cuda_stream;
 
 static inline bt_cuda_stream *bt_cuda_stream_of(bt_stream *stream)
@@ -87,7 +90,8 @@ bauta_status bt_cuda_stream_use(bt_stream *stream, void *queue,
 
 bauta_status bt_cuda_stream_wait(bt_cuda_stream *stream, bauta_error *err);
 
-/* Queue a copy to the GPU; `from` was read when the call returns. */
+/* Queue a copy to the GPU; `from` was read when the call returns. In a step it
+ * may happen earlier, see step_graph.h. */
 bauta_status bt_cuda_stream_upload(bt_cuda_stream *stream, void *to,
                                    const void *from, size_t bytes,
                                    bauta_error *err);
