@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* add.c - the sum of two tensors. */
+/* add.c - the sum of two tensors. The sum of two types is float32. */
 #include "autograd/ops.h"
 
 typedef struct add_record {
@@ -26,6 +26,33 @@ static void backward(bt_tape *tape, void *saved)
     }
 }
 
+/* y = a, then y += b, each from its own type. */
+static bt_tensor *add_types(bt_tape *tape, const bt_tensor *a,
+                            const bt_tensor *b)
+{
+    bt_tensor *y = bt_tape_scratch(tape, BAUTA_FLOAT32, a->rows, a->columns);
+    if (!y)
+        return NULL;
+    bt_accumulate_args first = { a, y, false }, second = { b, y, true };
+    y->requires_grad =
+        (a->requires_grad || b->requires_grad) && bt_tape_recording(tape);
+    return BT_TAPE_RUN(tape, accumulate, &first) &&
+                   BT_TAPE_RUN(tape, accumulate, &second)
+               ? y
+               : NULL;
+}
+
+static bt_tensor *add_same(bt_tape *tape, const bt_tensor *a,
+                           const bt_tensor *b)
+{
+    bt_tensor *y = bt_tape_output(tape, a->rows, a->columns,
+                                  a->requires_grad || b->requires_grad);
+    if (!y)
+        return NULL;
+    bt_add_args args = { a, b, y };
+    return BT_TAPE_RUN(tape, add, &args) ? y : NULL;
+}
+
 bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
 {
     if (!a || !b)
@@ -34,15 +61,12 @@ bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b)
         return bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
                             "add: %zu x %zu and %zu x %zu differ in shape",
                             a->rows, a->columns, b->rows, b->columns);
-    bt_tensor *y = bt_tape_output(tape, a->rows, a->columns,
-                                  a->requires_grad || b->requires_grad);
     add_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
-    if (!r)
+    bt_tensor *y =
+        a->dtype == b->dtype ? add_same(tape, a, b) : add_types(tape, a, b);
+    if (!r || !y)
         return NULL;
     *r = (add_record){ a, b, y };
-    bt_add_args args = { a, b, y };
-    if (!BT_TAPE_RUN(tape, add, &args))
-        return NULL;
     if (y->requires_grad)
         bt_tape_record(tape, backward, r, y);
     return y;
