@@ -218,7 +218,9 @@ static pair pair_of(const backward *b, const gradients *g, size_t i,
     double score_error =
         reach * scale * (sums + 0x1p-21) + (fabs(lse) + 1.0) * 0x1p-21;
     double added, slope;
-    pair x;
+    pair x = { 0 };
+    if (lse == -INFINITY) // all scores are
+        return x;
     score = bias_score(&p->bias, score, i, head, j, &added, &slope);
     score_error += added * 0x1p-20;
     x.p = score == -INFINITY ? 0.0 : exp(score - lse);
@@ -772,6 +774,10 @@ int main(int argc, char **argv)
     static const size_t part[] = { 8, 40, 72, 96, 120, 136, 200, 248 };
     check_begin(argc, argv);
     if (race_head) {
+        bias_kind = BIAS_CAP | BIAS_TABLE;
+        for (size_t x = 0; x < BT_LEN(kinds); x++)
+            check_kind(&kinds[x], race_head, true);
+        bias_kind = BIAS_NONE;
         for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
         dense = 0;

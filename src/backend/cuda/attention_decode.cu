@@ -108,7 +108,7 @@ BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
         value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o, &taint);
         number += 2 * __popc(b.seen);
     }
-    finish<D, HALVES, COLUMNS>(p, work, at, o, taint, base, sum);
+    finish<D, HALVES, COLUMNS, BIAS>(p, work, at, o, taint, base, sum);
     return number - begin;
 }
 
@@ -170,7 +170,7 @@ __global__ void __launch_bounds__(THREADS, 1)
         compute_jobs<D, HALVES, COLUMNS, BIAS>(&p, s);
     } else if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS) {
         setmaxnreg_dec<104>();
-        combine_jobs<D>(&p, s);
+        combine_jobs<D, BIAS>(&p, s);
     } else {
         setmaxnreg_dec<72>();
         if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS + 32)

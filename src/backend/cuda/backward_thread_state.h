@@ -286,8 +286,11 @@ BT_DEVICE void load_words(thread_state<D, KEYS, MODE> *b,
 /* ---- weights ------------------------------------------------------------ */
 
 /* BIASED: the scores x of a step become weights P, as weigh_step wants them.
- * CAP: there is a softcap. */
-template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool CAP>
+ * CAP, TABLE: there is a softcap, a table. (Decided here, not for every score:
+ * where registers are few, the compiler has loaded from a table that is not
+ * there.) */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool CAP,
+          bool TABLE>
 BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
                             const backward_params *p,
                             backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
@@ -320,7 +323,7 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
                 float z =
                     CAP ? __fmul_rn(bias->cap, t) : __fmul_rn(x, bias->scale);
                 z = __fmaf_rn(h.slope, (float)distance, z);
-                if (h.table)
+                if (TABLE)
                     z = __fmaf_rn(table_bias(bias, h, distance), LOG2_E, z);
                 of = KEYS ? of : b->lse[r];
                 // All scores of a row may be -infinity: weights of 0.
@@ -343,6 +346,17 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
     }
 }
 
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool TABLE>
+BT_DEVICE void weigh_capped(thread_state<D, KEYS, MODE> *b,
+                            const backward_params *p,
+                            backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    if (p->bias.cap != 0.0f)
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, true, TABLE>(b, p, s, at);
+    else
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, false, TABLE>(b, p, s, at);
+}
+
 /* The scores x of a step become its weights. BIASED: what dS is a multiple of,
  * the weights times the derivative of the softcap, is in x, or packed in w_q
  * where there are too few registers; the weights, if both are needed, are
@@ -356,10 +370,10 @@ BT_DEVICE void weigh_step(thread_state<D, KEYS, MODE> *b,
     if (!kernel_traits::biased)
         compute_weights<KEYS, MODE & FIXUP>(b->x, b->lse, s->rows[at].lse, b->t,
                                             b->scale);
-    else if (p->bias.cap != 0.0f)
-        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, true>(b, p, s, at);
+    else if (p->bias.table)
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, true>(b, p, s, at);
     else
-        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, false>(b, p, s, at);
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, false>(b, p, s, at);
     if (!b->partial)
         return;
     if (!kernel_traits::biased || !kernel_traits::reuses_packed)

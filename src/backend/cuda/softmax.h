@@ -282,6 +282,14 @@ BT_DEVICE float inverse_sum(float base, float sum)
     return empty ? 0.0f : __fdividef(1.0f, sum);
 }
 
+/* The same for decoding. BIAS: all scores of a row may be -infinity; its output
+ * is then 0 and what is not finite of the values that it sees. */
+template <int BIAS> BT_DEVICE float inverse_seen(float base, float sum)
+{
+    bool empty = base == -INFINITY && sum == 0.0f;
+    return BIAS && empty ? 1.0f : inverse_sum(base, sum);
+}
+
 BT_DEVICE float lse_of(float base, float sum)
 {
     bool empty = base == -INFINITY && sum == 0.0f;
