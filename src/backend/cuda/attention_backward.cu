@@ -51,7 +51,7 @@
  * result is not finite, and a second kernel (FIXUP) recomputes those. It
  * replaces what is not finite in a step by 0, and makes the weights of that row
  * NaN for those who see it. */
-#include "backend/cuda/attention_bias.h"
+#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/backward_fused.h"
 #include "backend/cuda/backward_kernel.h"
 

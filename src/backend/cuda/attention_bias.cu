@@ -10,7 +10,7 @@
  * sums at once, without conflicts; beyond the ends of the table there is one
  * sum for many keys, and every lane has its own. Nothing depends on which block
  * of threads is faster. */
-#include "backend/cuda/attention_bias.h"
+#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/bias_score.h"
 #include "backend/cuda/warp.h"
 

@@ -41,7 +41,7 @@
  *
  * inf - inf = NaN does the rest. An output is then NaN or infinite if a value
  * that its row sees is, and no other is. */
-#include "backend/cuda/attention_bias.h"
+#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/forward_end.h"
 #include "backend/cuda/forward_step.h"
 

@@ -57,7 +57,7 @@ struct bt_cuda_plan {
     int *added;       /* (heads, step_count, 2) */
     int *bad;         /* (kv_heads) */
     float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
-    void *table_sums; /* of the gradient of a table, see attention_bias.h */
+    void *table_sums; /* of the gradient of a table, see bias_kernels.h */
     size_t table_sums_size;
     struct plan_host *host; /* see plan.c */
 };

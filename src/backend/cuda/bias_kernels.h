@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_bias.h - what kernels with a bias need beside themselves: where
+/* bias_kernels.h - what kernels with a bias need beside themselves: where
  * rows stand, before them, and the gradient of a table, after them. */
-#ifndef BT_CUDA_ATTENTION_BIAS_H
-#define BT_CUDA_ATTENTION_BIAS_H
+#ifndef BT_CUDA_BIAS_KERNELS_H
+#define BT_CUDA_BIAS_KERNELS_H
 
 extern "C" {
 #include "backend/cuda/bias.h"
