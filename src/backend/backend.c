@@ -23,14 +23,6 @@ bauta_status bt_unsupported(const bt_stream *stream, bt_op op,
                    names[op], bt_dtype_name(dtype));
 }
 
-bauta_status bt_unsupported_bias(const bt_stream *stream, bt_op op,
-                                 bauta_error *err)
-{
-    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "the device \"%s\" has no %s with a softcap or a bias",
-                   stream->device, names[op]);
-}
-
 /* Bytes of a row, of the step from row to row, and where the first one is. */
 typedef struct extent {
     size_t row, step, offset, rows;

@@ -217,7 +217,8 @@ typedef enum bt_plan_use {
 typedef struct bt_attention_bias {
     float softcap;           /* 0: none */
     const bt_tensor *slopes; /* (1, heads) float32, or NULL */
-    const bt_tensor *table;  /* (distances, heads) float32, or NULL */
+    const bt_tensor *table;  /* (distances, heads) float32, or of the type of
+                                activations; or NULL */
     ptrdiff_t first_distance;
     const bt_tensor *positions; /* (rows, 1) uint32: of the queries in their
                                    sequences; with slopes or a table */
@@ -244,7 +245,7 @@ typedef struct bt_attention_grad_args {
     const bt_tensor *q, *k, *v, *out, *lse, *dout;
     const bt_tensor *dq, *dk, *dv;
     const bt_attention_bias *bias; /* or NULL */
-    const bt_tensor *dtable;       /* of the bias; NULL: not wanted */
+    const bt_tensor *dtable;       /* float32, of the bias; NULL: not wanted */
     bool add_dtable;
 } bt_attention_grad_args;
 
@@ -528,9 +529,6 @@ const char *bt_op_name(bt_op op);
  * norm for bfloat16". */
 bauta_status bt_unsupported(const bt_stream *stream, bt_op op,
                             bauta_dtype dtype, bauta_error *err);
-/* The same for attention whose scores have a softcap or a bias. */
-bauta_status bt_unsupported_bias(const bt_stream *stream, bt_op op,
-                                 bauta_error *err);
 
 /* ---- Tensors and host memory ------------------------------------------- */
 

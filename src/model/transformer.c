@@ -363,6 +363,8 @@ static bt_tensor *stack_run(forward_state *state)
         state->relative = bt_op_embedding(
             state->tape, &state->stack->relative, state->stack->buckets,
             state->stack->distances, 1.0f, BT_IGNORE_INDEX);
+    if (state->relative) // its gradient is summed over all layers
+        state->relative->grad_dtype = BAUTA_FLOAT32;
     save_hidden_states(state, 0, &r);
     for (state->layer = 0; state->layer < layers; state->layer++) {
         layer_run(state, &r, &state->stack->layers[state->layer]);

@@ -1198,8 +1198,6 @@ static void check_support(void)
     const bt_op_shape odd = { .columns = 60, .heads = 2, .head_dim = 30 };
     const bt_op_shape biased = { .head_dim = 32, .biased = true };
     for (int op = 0; op < BT_OP_COUNT; op++) {
-        if (op == BT_OP_softcap || op == BT_OP_softcap_grad)
-            continue;
         checks++;
         if (!b->supports(cuda, (bt_op)op, BAUTA_FLOAT32, &usual))
             FAIL("no %s in float32", bt_op_name((bt_op)op));
@@ -1213,8 +1211,9 @@ static void check_support(void)
     if (b->supports(cuda, BT_OP_attention, BAUTA_BFLOAT16, &odd))
         FAIL("attention in bfloat16 with heads of 30");
     checks++;
-    if (b->supports(cuda, BT_OP_attention, BAUTA_FLOAT32, &biased))
-        FAIL("attention with a bias");
+    if (!b->supports(cuda, BT_OP_attention, BAUTA_FLOAT32, &biased) ||
+        !b->supports(cuda, BT_OP_attention_grad, BAUTA_BFLOAT16, &biased))
+        FAIL("no attention with a bias");
     static side s;
     s = (side){ .stream = cuda, .dtype = BAUTA_BFLOAT16, .count = SIZE_MAX };
     bt_tensor *low = input(&s, 4, 16, 1.0f);

@@ -192,8 +192,7 @@ static bool shape_fits(bt_op op, bauta_dtype dtype, const bt_op_shape *s)
     case BT_OP_kv_write:
     case BT_OP_kv_copy:
     case BT_OP_paged_attention:
-        return !s->biased &&
-               (!s->head_dim || attention_fits(dtype, s->head_dim));
+        return !s->head_dim || attention_fits(dtype, s->head_dim);
     case BT_OP_cross_entropy:
     case BT_OP_logprobs:
         return s->columns <= VOCAB;
@@ -210,8 +209,6 @@ static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
     if (dtype != BAUTA_FLOAT32 && dtype != BAUTA_BFLOAT16)
         return false;
     if (op == BT_OP_ema && dtype != BAUTA_FLOAT32)
-        return false;
-    if (op == BT_OP_softcap || op == BT_OP_softcap_grad)
         return false;
     return !shape || shape_fits(op, dtype, shape);
 }
