@@ -100,6 +100,7 @@ def gpu_plan(
     bfloat16: bool,
     backward: bool,
 ) -> _Plan: ...
+def gpu_plan_update(context: _Context, plan: _Plan, mask: _Mask) -> None: ...
 def gpu_attention_forward(
     context: _Context,
     plan: _Plan,
