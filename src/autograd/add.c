@@ -1,7 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* add.c - the sum of two tensors. The sum of two types is float32. */
-#include "autograd/add.h"
-
 #include "autograd/ops.h"
 
 typedef struct add_record {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* norm.c - layer norm and RMS norm, of rows or of the heads of rows. Mean and
  * scale of each row are saved for the backward pass. */
-#include "autograd/add.h"
 #include "autograd/ops.h"
 
 typedef struct norm_record {

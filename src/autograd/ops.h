@@ -68,6 +68,10 @@ bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
                         const uint32_t *positions, const float *frequencies);
 
 bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
+/* Its parts, for ops that contain a sum: an output for a + b, NULL if the tape
+ * has failed or the shapes differ; and a record that y = a + b was computed. */
+bt_tensor *bt_add_output(bt_tape *tape, const bt_tensor *a, const bt_tensor *b);
+void bt_add_record(bt_tape *tape, bt_tensor *a, bt_tensor *b, bt_tensor *y);
 
 /* x * factor. */
 bt_tensor *bt_op_scale(bt_tape *tape, bt_tensor *x, float factor);
