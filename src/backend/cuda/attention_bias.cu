@@ -313,13 +313,13 @@ extern "C" cudaError_t bt_cuda_launch_dtable(const dtable_params *params,
                 (WARPS * 16 * (TILE + 2) + TILE) * (int)sizeof(float);
     if (distances <= BINS)
         bytes += WARPS * distances * (int)sizeof(float);
-    cudaError_t status = cudaFuncSetAttribute(
-        attention_dtable, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status)
-        return status;
     dim3 blocks((unsigned)params->slots, (unsigned)params->heads);
-    attention_dtable<<<blocks, WARPS * 32, bytes, stream>>>(*params);
     dim3 sums((unsigned)(distances + 255) / 256, (unsigned)params->heads);
-    attention_dtable_sum<<<sums, 256, 0, stream>>>(*params);
-    return cudaGetLastError();
+    cudaError_t status =
+        launch_kernel(attention_dtable, blocks, WARPS * 32, (size_t)bytes,
+                      BT_START_AFTER, stream, *params);
+    if (!status)
+        status = launch_kernel(attention_dtable_sum, sums, 256, 0,
+                               BT_START_AFTER, stream, *params);
+    return status;
 }
