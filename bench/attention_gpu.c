@@ -9,7 +9,9 @@
  * seven, and eight for heads over 128), so what a mask hides and a kernel
  * computes all the same counts as lost time. "one" and "two" are the backward
  * pass of all documents by one kernel or by two, of which "backward" chooses,
- * see BT_DENSE_QUERIES; "plan" is the host time of updating the plan. Each
+ * see BT_DENSE_QUERIES; "plan" is the host time of updating the plan. The last
+ * cases have a softcap or a bias; with a table the backward pass also makes its
+ * gradient. Each
  * figure is the median of single passes between two events, after warm-up; the
  * inputs (200 MB) do not fit the L2. attention_gpu.py times other libraries on
  * the same cases. */
@@ -18,6 +20,7 @@
 #include "base/philox.h"
 
 #include <cuda_runtime_api.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,36 +101,46 @@ static bauta_status sequence_documents(bauta_mask **out, size_t time,
     return combine(out, a, b, false, err);
 }
 
+enum { NONE, SOFTCAP, SLOPES, TABLE };
+enum { DISTANCES = 257 }; /* of a table, as T5 has them */
+
 static const struct bench_case {
     const char *name;
     sequence_fn *sequence;
     size_t time, head_dim, group; /* query heads that share a key head */
+    int bias;
 } cases[] = {
-    { "causal_d128_16k", sequence_causal, 16384, 128, 1 },
-    { "causal_d64_8k", sequence_causal, 8192, 64, 1 },
-    { "window1024_d128_8k", sequence_window, 8192, 128, 1 },
-    { "documents8_d128_8k", sequence_documents, 8192, 128, 1 },
-    { "prefix1024_d128_8k", sequence_prefix, 8192, 128, 1 },
-    { "all_d128_8k", sequence_all, 8192, 128, 1 },
-    { "all_d64_8k", sequence_all, 8192, 64, 1 },
-    { "causal_d128_8k", sequence_causal, 8192, 128, 1 },
-    { "causal_d128_4k", sequence_causal, 4096, 128, 1 },
-    { "causal_d128_2k", sequence_causal, 2048, 128, 1 },
-    { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4 },
-    { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1 },
-    { "window1024_d64_8k", sequence_window, 8192, 64, 1 },
-    { "documents8_d64_8k", sequence_documents, 8192, 64, 1 },
-    { "causal_d96_8k", sequence_causal, 8192, 96, 1 },
-    { "causal_d192_8k", sequence_causal, 8192, 192, 1 },
-    { "causal_d256_8k", sequence_causal, 8192, 256, 1 },
-    { "all_d256_8k", sequence_all, 8192, 256, 1 },
-    { "window1024_d256_8k", sequence_window, 8192, 256, 1 },
+    { "causal_d128_16k", sequence_causal, 16384, 128, 1, NONE },
+    { "causal_d64_8k", sequence_causal, 8192, 64, 1, NONE },
+    { "window1024_d128_8k", sequence_window, 8192, 128, 1, NONE },
+    { "documents8_d128_8k", sequence_documents, 8192, 128, 1, NONE },
+    { "prefix1024_d128_8k", sequence_prefix, 8192, 128, 1, NONE },
+    { "all_d128_8k", sequence_all, 8192, 128, 1, NONE },
+    { "all_d64_8k", sequence_all, 8192, 64, 1, NONE },
+    { "causal_d128_8k", sequence_causal, 8192, 128, 1, NONE },
+    { "causal_d128_4k", sequence_causal, 4096, 128, 1, NONE },
+    { "causal_d128_2k", sequence_causal, 2048, 128, 1, NONE },
+    { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4, NONE },
+    { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1, NONE },
+    { "window1024_d64_8k", sequence_window, 8192, 64, 1, NONE },
+    { "documents8_d64_8k", sequence_documents, 8192, 64, 1, NONE },
+    { "causal_d96_8k", sequence_causal, 8192, 96, 1, NONE },
+    { "causal_d192_8k", sequence_causal, 8192, 192, 1, NONE },
+    { "causal_d256_8k", sequence_causal, 8192, 256, 1, NONE },
+    { "all_d256_8k", sequence_all, 8192, 256, 1, NONE },
+    { "window1024_d256_8k", sequence_window, 8192, 256, 1, NONE },
+    { "softcap_causal_d128_8k", sequence_causal, 8192, 128, 1, SOFTCAP },
+    { "softcap_causal_d256_8k", sequence_causal, 8192, 256, 1, SOFTCAP },
+    { "alibi_causal_d128_8k", sequence_causal, 8192, 128, 1, SLOPES },
+    { "alibi_causal_d64_8k", sequence_causal, 8192, 64, 1, SLOPES },
+    { "table_all_d64_512", sequence_all, 512, 64, 1, TABLE },
+    { "all_d64_512", sequence_all, 512, 64, 1, NONE },
 };
 
 static bauta_mask *case_mask(const struct bench_case *c)
 {
     bauta_error err = { 0 };
-    bauta_mask *parts[TOKENS / 2048] = { NULL }, *mask = NULL;
+    bauta_mask *parts[TOKENS / 512] = { NULL }, *mask = NULL;
     size_t count = TOKENS / c->time;
     for (size_t i = 0; i < count; i++)
         need(c->sequence(&parts[i], c->time, &err), err.message);
@@ -178,7 +191,42 @@ typedef struct setup {
     uint16_t *const *x; /* (TENSORS) */
     float *lse;
     double pairs; /* visible, in all heads */
+    bauta_attention_bias bias;
+    void *bias_memory;
 } setup;
+
+/* The numbers of a bias, with room for the gradient of a table. */
+static void bias_make(setup *s)
+{
+    static float numbers[DISTANCES * WIDTH / 8];
+    size_t heads = s->shape.heads, count = DISTANCES * heads;
+    void *device = NULL;
+    s->bias = (bauta_attention_bias)BAUTA_ATTENTION_BIAS_INIT;
+    if (s->c->bias == NONE)
+        return;
+    // Slopes as those of ALiBi; a table of small numbers.
+    for (size_t i = 0; i < count; i++)
+        numbers[i] = s->c->bias == SLOPES
+                         ? exp2f(-8.0f * (float)(i + 1) / (float)heads)
+                         : (float)(i % 17) * 0.1f;
+    need(cudaMalloc(&device, 2 * count * sizeof(float)), "cudaMalloc");
+    need(cudaMemset(device, 0, 2 * count * sizeof(float)), "cudaMemset");
+    s->bias_memory = device;
+    need(cudaMemcpy(device, numbers, count * sizeof(float),
+                    cudaMemcpyHostToDevice),
+         "cudaMemcpy");
+    if (s->c->bias == SOFTCAP)
+        s->bias.softcap = 50.0f;
+    if (s->c->bias == SLOPES)
+        s->bias.slopes = device;
+    if (s->c->bias == TABLE) {
+        s->bias.table = device;
+        s->bias.dtable = (float *)device + count;
+        s->bias.distances = DISTANCES;
+        s->bias.first_distance = -(DISTANCES / 2);
+    }
+    s->shape.bias = &s->bias;
+}
 
 static void forward(const setup *s)
 {
@@ -271,16 +319,19 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     shape.head_dim = c->head_dim;
     s.shape = shape;
     s.pairs = (double)bauta_mask_pairs(mask) * (double)shape.heads;
-    need(bt_cuda_plan_create(&s.plan, &shape, true, &err), err.message);
+    bias_make(&s);
+    need(bt_cuda_plan_create(&s.plan, &s.shape, true, &err), err.message);
     measure_plan(&s, mask, json);
     measure(&s, "forward", forward, 2.0, json);
     measure(&s, "backward", backward, 5.0, json);
-    for (int i = 0; i < 2 && c->head_dim > 64 && c->head_dim <= 128; i++) {
+    bool both = c->head_dim > 64 && c->head_dim <= 128 && c->bias == NONE;
+    for (int i = 0; i < 2 && both; i++) {
         bt_cuda_plan_set_dense(s.plan, i ? 0 : SIZE_MAX);
         need(bt_cuda_plan_update(s.plan, mask, 0, TOKENS, 0, NULL, &err),
              err.message);
         measure(&s, i ? "one" : "two", backward, 5.0, json);
     }
+    cudaFree(s.bias_memory);
     bt_cuda_plan_free(s.plan);
     bauta_mask_free(mask);
 }

@@ -3,13 +3,16 @@
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
  *             [--generate N] [--batch N] [--profile 1] [--graphs 0]
+ *             [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
- * and prints how long each took in all, by its kind and the width of its
- * result. --graphs 0 queues every kernel of a step by itself. */
+ * and prints how long each took in all, by its kind, the width of its result
+ * and, for products, the number of terms (of dW: its rows). --graphs 0 queues
+ * every kernel of a step by itself. --folder loads a model (bench/make_llama.py
+ * makes one of 8 billion parameters) and generates only. */
 #include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
@@ -30,7 +33,7 @@ static const char llama1b[] =
     "\"rope_theta\": 500000.0}";
 
 typedef struct settings {
-    const char *config;
+    const char *config, *folder;
     size_t sequences, length, steps, generate, batch, profile, graphs;
 } settings;
 
@@ -51,6 +54,21 @@ static double now(void)
     return (double)t.tv_sec + (double)t.tv_nsec * 1e-9;
 }
 
+/* Bytes of host memory at most so far, with pages of mapped files in
+ * use. */
+static size_t peak_memory(void)
+{
+    size_t kib = 0;
+    char line[128];
+    FILE *file = fopen("/proc/self/status", "r");
+    while (file && fgets(line, sizeof(line), file))
+        if (sscanf(line, "VmHWM: %zu", &kib) == 1)
+            break;
+    if (file)
+        fclose(file);
+    return kib << 10;
+}
+
 static int by_size(const void *a, const void *b)
 {
     double x = *(const double *)a, y = *(const double *)b;
@@ -61,7 +79,7 @@ static int by_size(const void *a, const void *b)
 
 typedef struct profile_row {
     bt_op op;
-    size_t columns, calls;
+    size_t columns, terms, calls;
     double seconds;
 } profile_row;
 
@@ -72,15 +90,17 @@ static struct {
     size_t count;
 } profile;
 
-static void profile_add(bt_op op, size_t columns, double seconds)
+static void profile_add(bt_op op, size_t columns, size_t terms, double seconds)
 {
     size_t i = 0;
     while (i < profile.count &&
-           (profile.rows[i].op != op || profile.rows[i].columns != columns))
+           (profile.rows[i].op != op || profile.rows[i].columns != columns ||
+            profile.rows[i].terms != terms))
         i++;
     if (i == profile.count &&
         i + 1 < sizeof(profile.rows) / sizeof(*profile.rows))
-        profile.rows[profile.count++] = (profile_row){ op, columns, 0, 0 };
+        profile.rows[profile.count++] =
+            (profile_row){ op, columns, terms, 0, 0 };
     profile.rows[i].calls++;
     profile.rows[i].seconds += seconds;
 }
@@ -117,16 +137,33 @@ static void profile_add(bt_op op, size_t columns, double seconds)
 #define WIDTH_ema args->x->columns
 #define WIDTH_swap args->a->columns
 
-#define TIMED(name)                                                      \
-    static bauta_status timed_##name(                                    \
-        bt_stream *stream, const bt_##name##_args *args, bauta_error *e) \
-    {                                                                    \
-        profile.inner->sync(stream, e);                                  \
-        double start = now();                                            \
-        bauta_status status = profile.inner->name(stream, args, e);      \
-        profile.inner->sync(stream, e);                                  \
-        profile_add(BT_OP_##name, WIDTH_##name, now() - start);          \
-        return status;                                                   \
+/* The other width of a product: the terms of a sum, or the rows of dW. */
+static size_t terms_of(bt_op op, const void *args)
+{
+    switch (op) {
+    case BT_OP_linear:
+        return ((const bt_linear_args *)args)->x->columns;
+    case BT_OP_linear_dx:
+        return ((const bt_linear_dx_args *)args)->dy->columns;
+    case BT_OP_linear_dw:
+        return ((const bt_linear_dw_args *)args)->dw->rows;
+    default:
+        return 0;
+    }
+}
+
+#define TIMED(name)                                                           \
+    static bauta_status timed_##name(                                         \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *e)      \
+    {                                                                         \
+        profile.inner->sync(stream, e);                                       \
+        double start = now();                                                 \
+        bauta_status status = profile.inner->name(stream, args, e);           \
+        profile.inner->sync(stream, e);                                       \
+        double taken = now() - start;                                         \
+        profile_add(BT_OP_##name, WIDTH_##name, terms_of(BT_OP_##name, args), \
+                    taken);                                                   \
+        return status;                                                        \
     }
 BT_OP_MAP(TIMED)
 
@@ -149,8 +186,8 @@ static void profile_end(bauta_context *context, size_t steps)
         all += profile.rows[i].seconds;
     for (size_t i = 0; i < profile.count; i++) {
         const profile_row *r = &profile.rows[i];
-        printf("  %-16s %6zu  %5zu calls  %8.3f ms  %5.1f %%\n",
-               bt_op_name(r->op), r->columns, r->calls / steps,
+        printf("  %-16s %6zu %6zu  %5zu calls  %8.3f ms  %5.1f %%\n",
+               bt_op_name(r->op), r->columns, r->terms, r->calls / steps,
                r->seconds / (double)steps * 1e3, r->seconds / all * 100);
     }
     printf("  all %.3f ms a step\n", all / (double)steps * 1e3);
@@ -302,7 +339,7 @@ static void generate(bauta_context *context, const bauta_model *model,
 
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, 64, 1024, 10, 256, 32, 0, 1 };
+    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1 };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -319,6 +356,8 @@ int main(int argc, char **argv)
             o.batch = value;
         else if (!strcmp(argv[i], "--profile"))
             o.profile = value;
+        else if (!strcmp(argv[i], "--folder"))
+            o.folder = argv[i + 1];
         else if (!strcmp(argv[i], "--graphs"))
             o.graphs = value;
     }
@@ -329,12 +368,19 @@ int main(int argc, char **argv)
     options.device = "cuda";
     options.dtype = BAUTA_BFLOAT16;
     need(bauta_context_create(&context, &options, &err));
-    need(bauta_model_create(&model, o.config, 1, &err));
-    need(bauta_model_to(model, context, &err));
-    printf("%.1f million parameters, created and moved in %.2f s\n",
-           (double)bauta_model_parameter_count(model) * 1e-6, now() - start);
+    if (o.folder) {
+        need(bauta_model_load_to(&model, o.folder, context, &err));
+    } else {
+        need(bauta_model_create(&model, o.config, 1, &err));
+        need(bauta_model_to(model, context, &err));
+    }
+    printf("%.1f million parameters, %s in %.2f s, peak of host memory %zu "
+           "MB\n",
+           (double)bauta_model_parameter_count(model) * 1e-6,
+           o.folder ? "loaded" : "created and moved", now() - start,
+           peak_memory() >> 20);
     watch_begin(context, o.graphs != 0);
-    if (o.steps)
+    if (o.steps && !o.folder)
         train(context, model, &o);
     if (o.generate) {
         generate(context, model, 1, o.generate, false);

@@ -313,8 +313,7 @@ static int audit(const options *o)
     bauta_context *context = NULL;
     bauta_model *model = NULL;
     int failed = device_open(&context, VERB, &o->device);
-    if (!failed && (bauta_model_load(&model, o->folder, false, &err) ||
-                    bauta_model_to(model, context, &err)))
+    if (!failed && bauta_model_load_to(&model, o->folder, context, &err))
         failed = cli_fail(VERB, "%s", err.message);
     if (!failed) {
         cli_warn(VERB, bauta_model_warnings(model));

@@ -138,8 +138,7 @@ static int job_open(forecast_job *job)
     how.column_count = s->columns.count;
     if (bauta_series_codec_load(&job->codec, s->rest.at[0], &err) ||
         bauta_series_load(&job->series, s->rest.at[1], &how, &err) ||
-        bauta_model_load(&job->model, s->rest.at[0], false, &err) ||
-        bauta_model_to(job->model, job->context, &err))
+        bauta_model_load_to(&job->model, s->rest.at[0], job->context, &err))
         return library_failed(&err);
     cli_warn(VERB, bauta_model_warnings(job->model));
     job->season = bauta_series_codec_season(job->codec);

@@ -147,9 +147,8 @@ static bauta_status corpus_load(meter *m, const options *o, bauta_error *err)
 
 static bauta_status meter_load(meter *m, const options *o, bauta_error *err)
 {
-    bauta_status status = bauta_model_load(&m->model, o->model, false, err);
-    if (!status)
-        status = bauta_model_to(m->model, m->context, err);
+    bauta_status status =
+        bauta_model_load_to(&m->model, o->model, m->context, err);
     if (!status && o->weights)
         status = bauta_model_pack(m->model, (bauta_dtype)o->weights, err);
     if (!status)

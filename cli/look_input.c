@@ -246,8 +246,7 @@ static int parts_load(look_input *s, const look_options *o)
     int failed = device_open(&s->context, VERB, &o->device);
     if (failed)
         return failed;
-    if (bauta_model_load(&s->model, o->model, false, &err) ||
-        bauta_model_to(s->model, s->context, &err) ||
+    if (bauta_model_load_to(&s->model, o->model, s->context, &err) ||
         bauta_tokenizer_load(&s->tokenizer, o->model, &err))
         return failed_with(&err);
     cli_warn(VERB, bauta_model_warnings(s->model));

@@ -63,7 +63,8 @@ int opened_model_open(opened_model *m, const char *verb, const char *folder,
     int failed = ranks_context(&m->context, verb, &options->device);
     if (failed)
         return failed;
-    bauta_status status = bauta_model_load(&m->model, folder, false, &err);
+    bauta_status status =
+        bauta_model_load_to(&m->model, folder, m->context, &err);
     if (!status && kind_check(m, kind))
         return CLI_FAILED;
     if (!status)
@@ -72,8 +73,6 @@ int opened_model_open(opened_model *m, const char *verb, const char *folder,
         status = bauta_tokenizer_load(
             &m->tokenizer, options->tokenizer ? options->tokenizer : folder,
             &err);
-    if (!status)
-        status = bauta_model_to(m->model, m->context, &err);
     if (!status)
         status = model_pack(m, kind, &err);
     return status ? cli_fail(verb, "%s", err.message) : CLI_OK;

@@ -194,6 +194,9 @@ bool train_args_has(const train_args *args, const char *name)
     return false;
 }
 
+/* A small model's forward pass over fewer tokens does not fill a GPU. */
+enum { GPU_MICROBATCH_TOKENS = 65536 };
+
 /* A list in the arguments replaces the one in the settings. */
 static void lists_clear(const train_args *args, settings *s)
 {
@@ -227,6 +230,11 @@ int train_args_apply(const train_args *args, settings *s)
         !train_args_has(args, "--min-learning-rate") &&
         s->train.min_learning_rate > s->train.learning_rate)
         s->train.min_learning_rate = s->train.learning_rate / 10.0;
+    // The preset's number is for the caches of a CPU.
+    if (!device_is_cpu(&s->device) && !s->resume && !s->config &&
+        !train_args_has(args, "--microbatch-tokens") &&
+        s->train.microbatch_tokens < GPU_MICROBATCH_TOKENS)
+        s->train.microbatch_tokens = GPU_MICROBATCH_TOKENS;
     if (!failed && train_args_has(args, "--steps") +
                            train_args_has(args, "--epochs") +
                            train_args_has(args, "--minutes") >

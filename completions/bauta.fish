@@ -293,7 +293,7 @@ complete -c bauta -n '__bauta_verb_is train' -l steps -r -d 'number of optimizer
 complete -c bauta -n '__bauta_verb_is train' -l batch-size -r -d 'sequences per batch; 0: use --batch-tokens'
 complete -c bauta -n '__bauta_verb_is train' -l batch-tokens -r -d 'tokens per batch, of the longer side'
 complete -c bauta -n '__bauta_verb_is train' -l gradient-accumulation-steps -r -d 'batches per step'
-complete -c bauta -n '__bauta_verb_is train' -l microbatch-tokens -r -d 'tokens per forward pass, which bounds memory'
+complete -c bauta -n '__bauta_verb_is train' -l microbatch-tokens -r -d 'tokens per forward pass, which bounds memory;'
 complete -c bauta -n '__bauta_verb_is train' -l context -r -d 'longest sequence in tokens'
 complete -c bauta -n '__bauta_verb_is train' -l learning-rate -r -d 'peak learning rate'
 complete -c bauta -n '__bauta_verb_is train' -l min-learning-rate -r -d 'final learning rate'

@@ -2,6 +2,7 @@
 """Reinforcement learning in which the sampler and the trainer are the same bits.
 
     python examples/grpo.py [--steps N] [--seeds N] [--sampler bauta|transformers|both]
+        [--device cuda] [--dtype bfloat16]
 
 A small GPT-2 with random weights learns to count: after a digit, each next digit
 is to be one more. Every step samples groups of answers, rewards them, and takes
@@ -13,8 +14,8 @@ sampled. With a separate inference engine that is only nearly true: both round
 differently, and the log-probabilities of the same tokens differ. The column
 "divergence" is the largest such difference. With bauta it is exactly 0.0 at
 every token, because incremental decoding and the parallel pass are the same
-function, bit for bit. Beside it, if transformers is installed, the run of the
-first seed samples with transformers.
+function, bit for bit, on the CPU and on a GPU. Beside it, if transformers is
+installed, the run of the first seed samples with transformers.
 """
 
 from __future__ import annotations
@@ -31,10 +32,12 @@ GROUP = 16  # answers to a prompt
 LENGTH = 8  # digits of an answer
 
 
-def new_model(seed: int) -> bauta.Model:
+def new_model(seed: int, device: str, dtype: str) -> bauta.Model:
     tokenizer = bauta.Tokenizer.characters(DIGITS)
     sizes = {"n_layer": 2, "n_head": 4, "n_embd": 64, "n_positions": 32}
-    return bauta.Model.preset("gpt2-tiny", tokenizer, seed=seed, **sizes)
+    return bauta.Model.preset(
+        "gpt2-tiny", tokenizer, seed=seed, device=device, dtype=dtype, **sizes
+    )
 
 
 def reward(prompt: list[int], answer: list[int]) -> float:
@@ -114,9 +117,16 @@ class TransformersSampler:
         return [flat[at : at + GROUP] for at in range(0, len(flat), GROUP)]
 
 
-def train(seed: int, steps: int, kind: type, quiet: bool = False):
+def train(
+    seed: int,
+    steps: int,
+    kind: type,
+    quiet: bool = False,
+    device: str = "cpu",
+    dtype: str = "float32",
+):
     """(mean rewards of the steps, largest divergence, tokens compared)"""
-    model = new_model(seed)
+    model = new_model(seed, device, dtype)
     trainer = bauta.Trainer(
         model,
         learning_rate=3e-3,
@@ -163,6 +173,8 @@ def main() -> int:
     parser.add_argument(
         "--sampler", choices=("bauta", "transformers", "both"), default="both"
     )
+    parser.add_argument("--device", default="cpu", help="cpu, cuda or cuda:N")
+    parser.add_argument("--dtype", choices=("float32", "bfloat16"), default="float32")
     options = parser.parse_args()
     kinds = {"bauta": BautaSampler, "transformers": TransformersSampler}
     if options.sampler != "both":
@@ -176,7 +188,13 @@ def main() -> int:
             start = time.monotonic()
             print(f"{name} samples, seed {seed}")
             try:
-                rewards, divergence, compared = train(seed, options.steps, kind)
+                rewards, divergence, compared = train(
+                    seed,
+                    options.steps,
+                    kind,
+                    device=options.device,
+                    dtype=options.dtype,
+                )
             except ImportError as error:
                 print(f"  skipped: {error}")
                 break

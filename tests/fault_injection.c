@@ -602,7 +602,9 @@ bauta_status WRAP(bt_cpu_kv_write)(bt_stream *stream,
         return REAL(bt_cpu_kv_write)(stream, args, err);
     bt_tensor k = heads_swapped(args->k, heads, &keys);
     bt_tensor v = heads_swapped(args->v, heads, &values);
-    bt_kv_write_args wrong = { args->batch, args->layer, &k, &v };
+    bt_kv_write_args wrong = *args;
+    wrong.k = &k;
+    wrong.v = &v;
     bauta_status status = REAL(bt_cpu_kv_write)(stream, &wrong, err);
     free(keys.memory);
     free(values.memory);

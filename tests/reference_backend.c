@@ -447,10 +447,9 @@ static bool operands_overlap(const operand *a, const operand *b)
         return true;
     if (step == 0)
         return true;
-    size_t x = a->start % step, y = b->start % step;
-    if (x + a->row > step || y + b->row > step)
-        return true;
-    return x < y + b->row && y < x + a->row;
+    // How far a row of b begins after one of a.
+    size_t after = (b->start % step + step - a->start % step) % step;
+    return after < a->row || step - after < b->row;
 }
 
 /* True if an operand was wrong or an output overlaps another operand. */
@@ -495,6 +494,66 @@ static void put_all(const matrix *to, const double *values, bool add)
             put(to, i, j, values[i * to->columns + j], add);
 }
 
+/* ---- Functions of activations ------------------------------------------ */
+
+#define TWO_ROOT_TWO_OVER_PI 1.5957691216057308
+#define ROOT_HALF 0.7071067811865476
+#define ROOT_TWO_PI 2.5066282746310002
+
+/* Beyond this an activation is x or 0 in double, and infinity times 0 does not
+ * occur. NaN stays. */
+static double limited(double x, double low, double high)
+{
+    return x < low ? low : x > high ? high : x;
+}
+
+static double sigmoid(double x)
+{
+    return 1.0 / (1.0 + exp(-x));
+}
+
+/* GELU by tanh is x sigmoid(w). */
+static double gelu_tanh_w(double x, double *slope)
+{
+    const double k0 = TWO_ROOT_TWO_OVER_PI, k1 = 0.044715 * k0;
+    *slope = k0 + 3 * k1 * x * x;
+    return x * (k0 + k1 * x * x);
+}
+
+static double act_value(bt_act act, double x)
+{
+    double slope, low = limited(x, -1000, INFINITY);
+    switch (act) {
+    case BT_ACT_RELU:
+        return x < 0 ? 0 : x;
+    case BT_ACT_GELU_ERF:
+        return low * 0.5 * erfc(-low * ROOT_HALF);
+    case BT_ACT_GELU_TANH:
+        return low * sigmoid(gelu_tanh_w(limited(low, -1000, 1000), &slope));
+    case BT_ACT_SILU:
+        return low * sigmoid(low);
+    }
+    return NAN;
+}
+
+static double act_slope(bt_act act, double x)
+{
+    double v = limited(x, -1000, 1000), w, s, slope;
+    switch (act) {
+    case BT_ACT_RELU:
+        return x > 0 ? 1 : x <= 0 ? 0 : x;
+    case BT_ACT_GELU_ERF:
+        return 0.5 * erfc(-v * ROOT_HALF) + v * exp(-0.5 * v * v) / ROOT_TWO_PI;
+    case BT_ACT_GELU_TANH:
+        w = gelu_tanh_w(v, &slope);
+        return sigmoid(w) + v * slope * sigmoid(w) * sigmoid(-w);
+    case BT_ACT_SILU:
+        s = sigmoid(v);
+        return s + v * s * sigmoid(-v);
+    }
+    return NAN;
+}
+
 /* ---- Products ---------------------------------------------------------- */
 
 /* W as (outputs, inputs). */
@@ -519,7 +578,7 @@ static bauta_status op_linear(bt_stream *stream, const bt_linear_args *a,
                               bauta_error *err)
 {
     matrix w[BT_LINEAR_LAYERS_MAX], y[BT_LINEAR_LAYERS_MAX];
-    matrix bias[BT_LINEAR_LAYERS_MAX] = { 0 };
+    matrix bias[BT_LINEAR_LAYERS_MAX] = { 0 }, pre = { 0 };
     op_call c = call_begin(stream, BT_OP_linear, err);
     matrix x = input_view(&c, "x", a->x, ANY, ANY);
     if (a->count > BT_LINEAR_LAYERS_MAX)
@@ -534,10 +593,21 @@ static bauta_status op_linear(bt_stream *stream, const bt_linear_args *a,
             bias[l] = input(&c, "bias", layer->bias, 1, outputs);
         y[l] = output_view(&c, "y", layer->y, x.rows, outputs);
     }
+    if (a->has_act && a->count != 1)
+        CALL_FAIL(&c, "%zu layers with an activation", a->count);
+    if (a->pre && !c.status)
+        pre = output_view(&c, "pre", a->pre, x.rows, y[0].columns);
     if (call_failed(&c))
         return c.status;
     for (size_t l = 0; l < a->count; l++)
         linear_layer(&x, &w[l], a->transposed, &bias[l], &y[l]);
+    for (size_t i = 0; i < x.rows && a->has_act; i++)
+        for (size_t o = 0; o < y[0].columns; o++) {
+            double v = get(&y[0], i, o);
+            if (a->pre)
+                put(&pre, i, o, v, false);
+            put(&y[0], i, o, act_value(a->act, v), false);
+        }
     return BAUTA_OK;
 }
 
@@ -550,6 +620,11 @@ static bauta_status op_linear_dx(bt_stream *stream, const bt_linear_dx_args *a,
                           a->transposed ? dy.columns : ANY);
     matrix dx = output_view(&c, "dx", a->dx, dy.rows,
                             a->transposed ? w.rows : w.columns);
+    matrix slope = { 0 };
+    if (a->slope)
+        slope = input_view(&c, "slope", a->slope, dx.rows, dx.columns);
+    if (a->slope && a->add)
+        CALL_FAIL(&c, "a slope, and the result is added");
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < dx.rows; i++)
@@ -558,6 +633,10 @@ static bauta_status op_linear_dx(bt_stream *stream, const bt_linear_dx_args *a,
             for (size_t o = 0; o < dy.columns; o++)
                 sum += get(&dy, i, o) * weight_at(&w, a->transposed, o, k);
             put(&dx, i, k, sum, a->add);
+            if (a->slope)
+                put(&dx, i, k,
+                    act_slope(a->act, get(&slope, i, k)) * get(&dx, i, k),
+                    false);
         }
     return BAUTA_OK;
 }
@@ -689,16 +768,25 @@ static bauta_status op_norm(bt_stream *stream, const bt_norm_args *a,
                             bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_norm, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), bias = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), bias = { 0 };
     size_t n = head_size(&c, x.columns, a->heads), lines = x.rows * a->heads;
     matrix gain = input(&c, "gain", a->gain, 1, n);
     if (a->bias)
         bias = input(&c, "bias", a->bias, 1, n);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     matrix means = output(&c, "mean", a->mean, lines, 1);
     matrix scales = output(&c, "scale", a->scale, lines, 1);
+    matrix residual = { 0 }, sum = { 0 };
+    if (a->residual) {
+        residual = input_view(&c, "residual", a->residual, x.rows, x.columns);
+        sum = output_view(&c, "sum", a->sum, x.rows, x.columns);
+    }
     if (call_failed(&c))
         return c.status;
+    for (size_t i = 0; i < sum.rows; i++)
+        for (size_t j = 0; j < sum.columns; j++)
+            put(&sum, i, j, get(&x, i, j) + get(&residual, i, j), false);
+    x = a->residual ? sum : x;
     for (size_t line = 0; line < lines; line++) {
         size_t row = line / a->heads, first = line % a->heads * n;
         double mean = 0.0, square = 0.0;
@@ -779,14 +867,14 @@ static bauta_status op_norm_grad(bt_stream *stream, const bt_norm_grad_args *a,
     op_call c = call_begin(stream, BT_OP_norm_grad, err);
     norm_inputs in = { .kind = a->kind, .heads = a->heads };
     matrix dx = { 0 }, dgain = { 0 }, dbias = { 0 };
-    in.x = input(&c, "x", a->x, ANY, ANY);
+    in.x = input_view(&c, "x", a->x, ANY, ANY);
     in.n = head_size(&c, in.x.columns, a->heads);
     in.gain = input(&c, "gain", a->gain, 1, in.n);
     in.mean = input(&c, "mean", a->mean, in.x.rows * a->heads, 1);
     in.scale = input(&c, "scale", a->scale, in.x.rows * a->heads, 1);
-    in.dy = input(&c, "dy", a->dy, in.x.rows, in.x.columns);
+    in.dy = input_view(&c, "dy", a->dy, in.x.rows, in.x.columns);
     if (a->dx)
-        dx = output(&c, "dx", a->dx, in.x.rows, in.x.columns);
+        dx = output_view(&c, "dx", a->dx, in.x.rows, in.x.columns);
     if (a->dgain)
         dgain = output(&c, "dgain", a->dgain, 1, in.n);
     if (a->dbias)
@@ -805,72 +893,14 @@ static bauta_status op_norm_grad(bt_stream *stream, const bt_norm_grad_args *a,
 
 /* ---- Activations ------------------------------------------------------- */
 
-#define TWO_ROOT_TWO_OVER_PI 1.5957691216057308
-#define ROOT_HALF 0.7071067811865476
-#define ROOT_TWO_PI 2.5066282746310002
-
-/* Beyond this an activation is x or 0 in double, and infinity times 0 does not
- * occur. NaN stays. */
-static double limited(double x, double low, double high)
-{
-    return x < low ? low : x > high ? high : x;
-}
-
-static double sigmoid(double x)
-{
-    return 1.0 / (1.0 + exp(-x));
-}
-
-/* GELU by tanh is x sigmoid(w). */
-static double gelu_tanh_w(double x, double *slope)
-{
-    const double k0 = TWO_ROOT_TWO_OVER_PI, k1 = 0.044715 * k0;
-    *slope = k0 + 3 * k1 * x * x;
-    return x * (k0 + k1 * x * x);
-}
-
-static double act_value(bt_act act, double x)
-{
-    double slope, low = limited(x, -1000, INFINITY);
-    switch (act) {
-    case BT_ACT_RELU:
-        return x < 0 ? 0 : x;
-    case BT_ACT_GELU_ERF:
-        return low * 0.5 * erfc(-low * ROOT_HALF);
-    case BT_ACT_GELU_TANH:
-        return low * sigmoid(gelu_tanh_w(limited(low, -1000, 1000), &slope));
-    case BT_ACT_SILU:
-        return low * sigmoid(low);
-    }
-    return NAN;
-}
-
-static double act_slope(bt_act act, double x)
-{
-    double v = limited(x, -1000, 1000), w, s, slope;
-    switch (act) {
-    case BT_ACT_RELU:
-        return x > 0 ? 1 : x <= 0 ? 0 : x;
-    case BT_ACT_GELU_ERF:
-        return 0.5 * erfc(-v * ROOT_HALF) + v * exp(-0.5 * v * v) / ROOT_TWO_PI;
-    case BT_ACT_GELU_TANH:
-        w = gelu_tanh_w(v, &slope);
-        return sigmoid(w) + v * slope * sigmoid(w) * sigmoid(-w);
-    case BT_ACT_SILU:
-        s = sigmoid(v);
-        return s + v * s * sigmoid(-v);
-    }
-    return NAN;
-}
-
 static bauta_status op_act(bt_stream *stream, const bt_act_args *a,
                            bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_act, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), up = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), up = { 0 };
     if (a->up)
-        up = input(&c, "up", a->up, x.rows, x.columns);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+        up = input_view(&c, "up", a->up, x.rows, x.columns);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < x.rows; i++)
@@ -893,17 +923,17 @@ static bauta_status op_act_grad(bt_stream *stream, const bt_act_grad_args *a,
                                 bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_act_grad, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY), up = { 0 };
+    matrix x = input_view(&c, "x", a->x, ANY, ANY), up = { 0 };
     matrix dx = { 0 }, dup = { 0 };
     if (a->up)
-        up = input(&c, "up", a->up, x.rows, x.columns);
-    matrix dy = input(&c, "dy", a->dy, x.rows, x.columns);
+        up = input_view(&c, "up", a->up, x.rows, x.columns);
+    matrix dy = input_view(&c, "dy", a->dy, x.rows, x.columns);
     if (a->dx)
-        dx = output(&c, "dx", a->dx, x.rows, x.columns);
+        dx = output_view(&c, "dx", a->dx, x.rows, x.columns);
     if (a->dup && same_tensor(a->dup, a->dx) && a->add_dup)
         dup = dx;
     else if (a->dup)
-        dup = output(&c, "dup", a->dup, x.rows, x.columns);
+        dup = output_view(&c, "dup", a->dup, x.rows, x.columns);
     if (call_failed(&c))
         return c.status;
     for (size_t i = 0; i < x.rows && dx.at; i++)
@@ -921,12 +951,29 @@ static bauta_status op_act_grad(bt_stream *stream, const bt_act_grad_args *a,
 
 /* ---- Elements ---------------------------------------------------------- */
 
+static void rotate(const matrix *x, const matrix *y, const uint32_t *positions,
+                   const matrix *frequencies, bool back, bool add)
+{
+    size_t half = frequencies->columns;
+    for (size_t i = 0; i < x->rows; i++)
+        for (size_t column = 0; column < x->columns; column++) {
+            size_t j = column % (2 * half);
+            if (j >= half)
+                continue;
+            double angle = (double)positions[i] * get(frequencies, 0, j);
+            double sine = back ? -sin(angle) : sin(angle);
+            double p = get(x, i, column), q = get(x, i, column + half);
+            put(y, i, column, p * cos(angle) - q * sine, add);
+            put(y, i, column + half, q * cos(angle) + p * sine, add);
+        }
+}
+
 static bauta_status op_rotary(bt_stream *stream, const bt_rotary_args *a,
                               bauta_error *err)
 {
     op_call c = call_begin(stream, BT_OP_rotary, err);
-    matrix x = input(&c, "x", a->x, ANY, ANY);
-    matrix y = output(&c, "y", a->y, x.rows, x.columns);
+    matrix x = input_view(&c, "x", a->x, ANY, ANY);
+    matrix y = output_view(&c, "y", a->y, x.rows, x.columns);
     size_t dim = head_size(&c, x.columns, a->heads), half = dim / 2;
     const uint32_t *positions =
         column_of(&c, "positions", a->positions, BAUTA_UINT32, x.rows, false);
@@ -935,17 +982,7 @@ static bauta_status op_rotary(bt_stream *stream, const bt_rotary_args *a,
         CALL_FAIL(&c, "a head has %zu columns, which are not pairs", dim);
     if (call_failed(&c))
         return c.status;
-    for (size_t i = 0; i < x.rows; i++)
-        for (size_t column = 0; column < x.columns; column++) {
-            size_t j = column % dim;
-            if (j >= half)
-                continue;
-            double angle = (double)positions[i] * get(&frequencies, 0, j);
-            double sine = a->back ? -sin(angle) : sin(angle);
-            double p = get(&x, i, column), q = get(&x, i, column + half);
-            put(&y, i, column, p * cos(angle) - q * sine, a->add);
-            put(&y, i, column + half, q * cos(angle) + p * sine, a->add);
-        }
+    rotate(&x, &y, positions, &frequencies, a->back, a->add);
     return BAUTA_OK;
 }
 
@@ -1404,12 +1441,12 @@ static void attention_inputs_of(op_call *c, attention_inputs *in,
     check_heads(c, heads, kv_heads);
     if (c->status)
         return;
-    in->q = input(c, "q", q, plan->base.rows, ANY);
+    in->q = input_view(c, "q", q, plan->base.rows, ANY);
     in->s.heads = heads;
     in->s.kv_heads = kv_heads;
     in->s.head_dim = head_size(c, in->q.columns, heads);
-    in->k = input(c, "k", k, plan->base.keys, in->s.head_dim * kv_heads);
-    in->v = input(c, "v", v, plan->base.keys, ANY);
+    in->k = input_view(c, "k", k, plan->base.keys, in->s.head_dim * kv_heads);
+    in->v = input_view(c, "v", v, plan->base.keys, ANY);
     in->s.value_dim = head_size(c, in->v.columns, kv_heads);
     in->s.scale = scale_of(scale, in->s.head_dim);
     bias_inputs(c, &in->s, bias, in->q.rows);
@@ -1426,7 +1463,8 @@ static bauta_status op_attention(bt_stream *stream, const bt_attention_args *a,
     attention_inputs_of(&c, &in, plan, a->heads, a->kv_heads, a->scale, a->q,
                         a->k, a->v, a->bias);
     const attention_shape *s = &in.s;
-    matrix out = output(&c, "out", a->out, in.q.rows, a->heads * s->value_dim);
+    matrix out =
+        output_view(&c, "out", a->out, in.q.rows, a->heads * s->value_dim);
     if (a->lse)
         lse = output(&c, "lse", a->lse, in.q.rows, a->heads);
     if (call_failed(&c))
@@ -1514,12 +1552,12 @@ static bauta_status op_attention_grad(bt_stream *stream,
     attention_inputs_of(&c, &g.in, plan, a->heads, a->kv_heads, a->scale, a->q,
                         a->k, a->v, a->bias);
     size_t out_columns = a->heads * in->s.value_dim;
-    g.out = input(&c, "out", a->out, in->q.rows, out_columns);
+    g.out = input_view(&c, "out", a->out, in->q.rows, out_columns);
     g.lse = input(&c, "lse", a->lse, in->q.rows, a->heads);
-    g.dout = input(&c, "dout", a->dout, in->q.rows, out_columns);
-    matrix dq = output(&c, "dq", a->dq, in->q.rows, in->q.columns);
-    matrix dk = output(&c, "dk", a->dk, in->k.rows, in->k.columns);
-    matrix dv = output(&c, "dv", a->dv, in->v.rows, in->v.columns);
+    g.dout = input_view(&c, "dout", a->dout, in->q.rows, out_columns);
+    matrix dq = output_view(&c, "dq", a->dq, in->q.rows, in->q.columns);
+    matrix dk = output_view(&c, "dk", a->dk, in->k.rows, in->k.columns);
+    matrix dv = output_view(&c, "dv", a->dv, in->v.rows, in->v.columns);
     matrix dtable = { 0 };
     if (a->dtable && !in->s.table.at && !c.status)
         CALL_FAIL(&c, "dtable without a table");
@@ -1599,6 +1637,29 @@ static void write_token(op_call *c, const bt_block_table *table, size_t layer,
     }
 }
 
+/* Rotated keys, which the caller frees, and the rotated queries where they
+ * belong. */
+static matrix rotate_for_pages(op_call *c, const bt_kv_write_args *a,
+                               const matrix *k, size_t dim)
+{
+    matrix turned = { NULL, k->rows, k->columns, k->columns };
+    matrix q = input_view(c, "q", a->q, k->rows, a->heads * dim);
+    matrix q_out = output_view(c, "q_out", a->q_out, k->rows, a->heads * dim);
+    const uint32_t *positions =
+        column_of(c, "positions", a->positions, BAUTA_UINT32, k->rows, false);
+    matrix frequencies = input(c, "frequencies", a->frequencies, 1, dim / 2);
+    if (call_failed(c))
+        return turned;
+    turned.at = malloc((k->rows * k->columns + 1) * sizeof(float));
+    if (!turned.at) {
+        CALL_FAIL(c, "no memory for %zu keys", k->rows);
+        return turned;
+    }
+    rotate(&q, &q_out, positions, &frequencies, false, false);
+    rotate(k, &turned, positions, &frequencies, false, false);
+    return turned;
+}
+
 static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
                                 bauta_error *err)
 {
@@ -1607,10 +1668,16 @@ static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
     if (c.status || !pool)
         return c.status;
     const bt_attention_shape *s = &pool->shape;
-    matrix k = input(&c, "k", a->k, ANY, s->kv_heads * s->head_dim);
-    matrix v = input(&c, "v", a->v, k.rows, s->kv_heads * s->value_dim);
-    if (call_failed(&c))
+    matrix k = input_view(&c, "k", a->k, ANY, s->kv_heads * s->head_dim);
+    matrix v = input_view(&c, "v", a->v, k.rows, s->kv_heads * s->value_dim);
+    matrix turned = { 0 };
+    if (a->q)
+        turned = rotate_for_pages(&c, a, &k, s->head_dim);
+    if (call_failed(&c)) {
+        free(turned.at);
         return c.status;
+    }
+    k = a->q ? turned : k;
     for (size_t i = 0; i < a->batch->count; i++) {
         const bt_kv_sequence *part = &a->batch->sequences[i];
         if (bt_size_add(part->row, part->rows) > k.rows)
@@ -1621,6 +1688,7 @@ static bauta_status op_kv_write(bt_stream *stream, const bt_kv_write_args *a,
                         k.at + (part->row + r) * k.stride,
                         v.at + (part->row + r) * v.stride);
     }
+    free(turned.at);
     return c.status;
 }
 
@@ -1712,8 +1780,10 @@ static bauta_status op_paged_attention(bt_stream *stream,
                           .value_dim = p->value_dim,
                           .scale = scale_of(a->scale, p->head_dim) };
     bias_inputs(&c, &s, a->bias, plan->base.rows);
-    matrix q = input(&c, "q", a->q, plan->base.rows, a->heads * p->head_dim);
-    matrix out = output(&c, "out", a->out, q.rows, a->heads * p->value_dim);
+    matrix q =
+        input_view(&c, "q", a->q, plan->base.rows, a->heads * p->head_dim);
+    matrix out =
+        output_view(&c, "out", a->out, q.rows, a->heads * p->value_dim);
     double *scores = call_failed(&c)
                          ? NULL
                          : sums_create(&c, 1, plan->base.keys + p->value_dim);
@@ -2059,6 +2129,8 @@ const bt_backend bt_reference_backend = {
     .name = "reference",
     .host_visible = false,
     .logits_rows = 7, /* small, so that tests have several parts */
+    .strided = true,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_fork = stream_fork,
     .stream_free = stream_free,
     .sync = stream_sync,

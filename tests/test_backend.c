@@ -862,6 +862,77 @@ static void act_grad_stays_within_its_bound(void **state)
 
 /* Cosine or sine is rounded, a product is, and the sum twice at most: 4 u of
  * both products, with the sum to what is there. */
+/* A layer and an activation in one, and a gradient and a slope. */
+static void fused_act(rig *r)
+{
+    layer l =
+        layer_random(r, random_rows(r), random_columns(r), random_bool(r));
+    bt_act act = (bt_act)test_below(&r->random, 4);
+    size_t count = l.rows * l.outputs;
+    const bt_tensor *x = rig_input(r, l.x, l.rows, l.inputs);
+    const bt_tensor *w = layer_w(r, &l), *to[6];
+    for (size_t i = 0; i < BT_LEN(to); i++)
+        to[i] = rig_output(r, NULL, l.rows, l.outputs);
+    RIG_RUN(r, linear, .x = x, .count = 1,
+            .layers = &(bt_linear_layer){ w, NULL, to[0] },
+            .transposed = l.transposed, .has_act = true, .act = act,
+            .pre = to[1]);
+    RIG_RUN(r, linear, .x = x, .count = 1,
+            .layers = &(bt_linear_layer){ w, NULL, to[2] },
+            .transposed = l.transposed);
+    RIG_RUN(r, act, .act = act, .x = to[2], .y = to[3]);
+    rig_same(r, "y", rig_fetch(r, to[0]), rig_fetch(r, to[3]), count);
+    rig_same(r, "pre", rig_fetch(r, to[1]), rig_fetch(r, to[2]), count);
+    // x stands for dy: the layer the other way round has these weights.
+    const bt_tensor *dx = rig_output(r, NULL, l.rows, l.outputs);
+    RIG_RUN(r, linear_dx, .dy = x, .w = w, .dx = dx,
+            .transposed = !l.transposed, .slope = to[2], .act = act);
+    RIG_RUN(r, linear_dx, .dy = x, .w = w, .dx = to[4],
+            .transposed = !l.transposed);
+    RIG_RUN(r, act_grad, .act = act, .x = to[2], .dy = to[4], .dx = to[5]);
+    rig_same(r, "dx", rig_fetch(r, dx), rig_fetch(r, to[5]), count);
+}
+
+/* A sum and its norm in one. */
+static void fused_norm(rig *r)
+{
+    norm_case c = norm_random(r, random_rows(r));
+    c.n *= c.heads;
+    c.heads = 1;
+    c.gain = rig_random(r, c.n, 1);
+    c.bias = NULL;
+    const bt_tensor *a = rig_input(r, c.x, c.rows, c.n);
+    const bt_tensor *b = rig_input(r, c.dy, c.rows, c.n);
+    const bt_tensor *gain = rig_input(r, c.gain, 1, c.n);
+    const bt_tensor *sum = rig_output(r, NULL, c.rows, c.n);
+    const bt_tensor *y = rig_output(r, NULL, c.rows, c.n);
+    const bt_tensor *mean = rig_output(r, NULL, c.rows, 1);
+    const bt_tensor *scale = rig_output(r, NULL, c.rows, 1);
+    const bt_tensor *apart = rig_output(r, NULL, c.rows, c.n);
+    RIG_RUN(r, norm, .kind = c.kind, .epsilon = NORM_EPSILON, .heads = 1,
+            .x = a, .gain = gain, .y = y, .mean = mean, .scale = scale,
+            .residual = b, .sum = sum);
+    RIG_RUN(r, add, .a = a, .b = b, .y = apart);
+    c.x = rig_fetch(r, apart);
+    norm_tensors t = norm_run(r, &c);
+    rig_same(r, "sum", rig_fetch(r, sum), c.x, c.rows * c.n);
+    rig_same(r, "y", rig_fetch(r, y), rig_fetch(r, t.y), c.rows * c.n);
+    rig_same(r, "mean", rig_fetch(r, mean), rig_fetch(r, t.mean), c.rows);
+    rig_same(r, "scale", rig_fetch(r, scale), rig_fetch(r, t.scale), c.rows);
+}
+
+static void fused_operations_have_the_bits_of_their_parts(void **state)
+{
+    rig *r = rig_open(state, "fused operations");
+    for (size_t round = 0; round < ROUNDS; round++, rig_clear(r)) {
+        if (r->backend->fusions & BT_FUSE_LINEAR_ACT)
+            fused_act(r);
+        if (r->backend->fusions & BT_FUSE_ADD_NORM)
+            fused_norm(r);
+    }
+    rig_close(r);
+}
+
 static void rotary_stays_within_its_bound(void **state)
 {
     rig *r = rig_open(state, "rotary");
@@ -2254,8 +2325,10 @@ static void a_missing_type_is_unsupported(void **state)
     packed.packed = (const void *)&shape;
     status = r->backend->linear(
         r->stream,
-        &(const bt_linear_args){ a, 1, &(bt_linear_layer){ &packed, NULL, y },
-                                 false },
+        &(const bt_linear_args){ .x = a,
+                                 .count = 1,
+                                 .layers =
+                                     &(bt_linear_layer){ &packed, NULL, y } },
         &err);
     expect("linear for", BAUTA_ERR_UNSUPPORTED, status, &err);
     rig_close(r);
@@ -2347,6 +2420,7 @@ static const struct {
     TEST(act_stays_within_its_bound),
     TEST(act_keeps_nan_and_has_limits),
     TEST(act_grad_stays_within_its_bound),
+    TEST(fused_operations_have_the_bits_of_their_parts),
     TEST(rotary_stays_within_its_bound),
     TEST(add_rounds_once),
     TEST(scale_rounds_once),

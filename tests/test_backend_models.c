@@ -21,7 +21,9 @@
  * seen are a tenth of the bounds. */
 #include "tiny_training.h"
 
+#include "allocation_faults.h"
 #include "audit_fixtures.h"
+#include "formats/safetensors.h"
 #include "generation_fixtures.h"
 #include "model/api.h"
 #include "packed_pair.h"
@@ -1008,6 +1010,139 @@ static void a_model_of_the_device_is_saved(void **state)
     }
 }
 
+/* Rewrite the weights of a folder in another type. */
+static void weights_convert(const char *folder, bauta_dtype dtype)
+{
+    enum { MOST = 200 };
+    static bt_stored_tensor tensors[MOST];
+    bt_safetensors *file = NULL;
+    bauta_error err;
+    char path[600];
+    snprintf(path, sizeof(path), "%s/model.safetensors", folder);
+    MUST(bt_safetensors_open(&file, path, &err), &err);
+    size_t count = bt_safetensors_count(file);
+    assert_in_range(count, 1, MOST);
+    for (size_t i = 0; i < count; i++) {
+        const bt_stored_tensor *t = bt_safetensors_at(file, i);
+        size_t numbers = t->bytes / sizeof(float);
+        float *floats = must_alloc(numbers, sizeof(float));
+        void *data = must_alloc(numbers, sizeof(float));
+        bt_convert_f32(floats, t->data, t->dtype, numbers);
+        bt_convert_from_f32(data, dtype, floats, numbers);
+        free(floats);
+        tensors[i] = *t;
+        tensors[i].dtype = dtype;
+        tensors[i].data = data;
+        tensors[i].bytes = numbers * bt_dtype_size(dtype);
+    }
+    MUST(bt_safetensors_write(path, tensors, count, NULL, 0, &err), &err);
+    for (size_t i = 0; i < count; i++)
+        free((void *)(uintptr_t)tensors[i].data);
+    bt_safetensors_free(file);
+}
+
+static void a_folder_is_loaded_to_the_device(void **state)
+{
+    (void)state;
+    static const bauta_dtype types[] = { BAUTA_FLOAT32, BAUTA_BFLOAT16,
+                                         BAUTA_FLOAT16 };
+    for (size_t i = 0; i < BT_LEN(tinies) * BT_LEN(types); i++) {
+        temp_folder f = temp_folder_create();
+        bauta_model *model = model_on(cpu, &tinies[i / BT_LEN(types)]);
+        bauta_model *moved = NULL, *direct = NULL;
+        bauta_error err;
+        char path[512];
+        snprintf(path, sizeof(path), "%s", temp_folder_path(&f, "model"));
+        MUST(bauta_model_save(model, path, &err), &err);
+        weights_convert(path, types[i % BT_LEN(types)]);
+        MUST(bauta_model_load(&moved, path, false, &err), &err);
+        MUST(bauta_model_to(moved, reference, &err), &err);
+        MUST(bauta_model_load_to(&direct, path, reference, &err), &err);
+        assert_int_equal(bauta_model_parameter_count(direct),
+                         bauta_model_parameter_count(moved));
+        float *want = logits_of(reference, moved);
+        float *got = logits_of(reference, direct);
+        assert_memory_equal(
+            got, want, ROWS * bauta_model_vocab_size(model) * sizeof(float));
+        free(want);
+        free(got);
+        bauta_model_free(moved);
+        bauta_model_free(direct);
+        bauta_model_free(model);
+        temp_folder_free(&f);
+    }
+}
+
+static void a_folder_that_cannot_be_loaded_leaves_nothing(void **state)
+{
+    (void)state;
+    temp_folder f = temp_folder_create();
+    bauta_model *model = model_on(cpu, &tinies[0]), *loaded = NULL;
+    bauta_error err;
+    char path[512];
+    snprintf(path, sizeof(path), "%s", temp_folder_path(&f, "model"));
+    MUST(bauta_model_save(model, path, &err), &err);
+    faults_begin();
+    for (size_t k = 0;; k++) {
+        faults_arm(k);
+        bauta_status status =
+            bauta_model_load_to(&loaded, path, reference, &err);
+        if (!faults_disarm())
+            break;
+        assert_int_equal(status, BAUTA_ERR_NOMEM);
+        assert_null(loaded);
+    }
+    bauta_model_free(loaded);
+    assert_int_equal(faults_end(), 0);
+    bauta_model_free(model);
+    temp_folder_free(&f);
+}
+
+static void check_tensors(bauta_context *context)
+{
+    bauta_model *model = model_on(context, &tinies[0]);
+    bauta_model *host = model_on(cpu, &tinies[0]);
+    bauta_error err = { 0 };
+    (void)loss_of(context, model);
+    (void)loss_of(cpu, host);
+    for (size_t i = 0; i < bauta_model_tensor_count(host); i++) {
+        bauta_tensor t = BAUTA_TENSOR_INIT;
+        MUST(bauta_model_tensor(host, i, &t, &err), &err);
+        float *got = must_alloc(t.count, sizeof(float));
+        MUST(bauta_model_read_tensor(model, t.name, got, &err), &err);
+        assert_memory_equal(got, t.data, t.count * sizeof(float));
+        MUST(bauta_model_read_gradient(model, t.name, got, &err), &err);
+        double size = norm_of(t.gradient, t.count), distance = 0;
+        for (size_t j = 0; j < t.count; j++)
+            distance += fabs((double)got[j] - (double)t.gradient[j]);
+        assert_true(distance <= 1e-3 * size * (double)t.count + 1e-9);
+        for (size_t j = 0; j < t.count; j++)
+            t.writable[j] = 0.5f * t.data[j] + 0.001f;
+        MUST(bauta_model_write_tensor(model, t.name, t.data, &err), &err);
+        MUST(bauta_model_read_tensor(model, t.name, got, &err), &err);
+        assert_memory_equal(got, t.data, t.count * sizeof(float));
+        free(got);
+    }
+    double want = loss_of(cpu, host), is = loss_of(context, model);
+    assert_true(fabs(is - want) <= 1e-4 * fabs(want));
+    float none;
+    assert_int_equal(bauta_model_read_tensor(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_read_gradient(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    assert_int_equal(bauta_model_write_tensor(model, "none", &none, &err),
+                     BAUTA_ERR_ARGUMENT);
+    bauta_model_free(model);
+    bauta_model_free(host);
+}
+
+static void tensors_are_read_and_written_on_every_device(void **state)
+{
+    (void)state;
+    check_tensors(cpu);
+    check_tensors(reference);
+}
+
 static void a_model_on_another_device_is_an_error(void **state)
 {
     (void)state;
@@ -1116,6 +1251,9 @@ int main(void)
         cmocka_unit_test(a_trainer_passes_the_audit),
         cmocka_unit_test(a_model_moves_and_comes_back_unchanged),
         cmocka_unit_test(a_model_of_the_device_is_saved),
+        cmocka_unit_test(a_folder_is_loaded_to_the_device),
+        cmocka_unit_test(a_folder_that_cannot_be_loaded_leaves_nothing),
+        cmocka_unit_test(tensors_are_read_and_written_on_every_device),
         cmocka_unit_test(a_model_on_another_device_is_an_error),
         cmocka_unit_test(another_context_reads_a_model_and_cannot_train_it),
         cmocka_unit_test(models_have_called_every_operation),

@@ -415,6 +415,41 @@ static void a_tensor_that_is_used_twice_gets_both_gradients(void **state)
     problem_free(&p);
 }
 
+/* x + relu(x) and others: the operands of a sum have one gradient until
+ * something is added to it. */
+static void operands_of_a_sum_share_a_gradient(void **state)
+{
+    (void)state;
+    enum { ROWS = 3, COLUMNS = 20, COUNT = ROWS * COLUMNS };
+    static const float factors[][2] = {
+        { 1, 1 }, { 1, 1 }, { 1, 2 }, { 2, 1 }
+    };
+    for (size_t k = 0; k < BT_LEN(factors); k++) {
+        float data[COUNT], dy[COUNT];
+        bool add;
+        bt_tape *tape = tape_create(NULL, 1);
+        for (size_t i = 0; i < COUNT; i++) {
+            data[i] = test_float(&randoms);
+            dy[i] = test_float(&randoms);
+        }
+        bt_buffer buffer = bt_buffer_of_host(data, sizeof(data));
+        bt_tensor x = bt_tensor_of(&buffer, BAUTA_FLOAT32, ROWS, COLUMNS);
+        x.requires_grad = true;
+        bt_tensor *a = bt_op_scale(tape, &x, 1.0f);
+        bt_tensor *b = bt_op_act(tape, a, BT_ACT_RELU);
+        bt_tensor *y = bt_op_add(tape, k == 1 ? b : a, k == 1 ? a : b);
+        if (k > 1)
+            y = bt_op_add(tape, y, k == 2 ? b : a);
+        memcpy(tape_gradient(tape, y, &add), dy, sizeof(dy));
+        assert_int_equal(bt_tape_backward(tape, NULL), BAUTA_OK);
+        for (size_t i = 0; i < COUNT; i++)
+            assert_true(tensor_gradient(&x)[i] ==
+                        dy[i] * factors[k][0] +
+                            (data[i] > 0 ? dy[i] * factors[k][1] : 0));
+        test_tape_free(tape);
+    }
+}
+
 /* Rows of equal ids are added one after the other, in the order of rows. */
 static void embed_adds_rows_in_order(void **state)
 {
@@ -654,6 +689,7 @@ int main(void)
         cmocka_unit_test(a_row_alone_has_the_bits_it_has_in_a_batch),
         cmocka_unit_test(gradients_accumulate),
         cmocka_unit_test(a_tensor_that_is_used_twice_gets_both_gradients),
+        cmocka_unit_test(operands_of_a_sum_share_a_gradient),
         cmocka_unit_test(embed_adds_rows_in_order),
         cmocka_unit_test(inputs_without_gradients_get_none),
         cmocka_unit_test(a_second_step_allocates_nothing),

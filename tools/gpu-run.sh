@@ -45,7 +45,8 @@ make() {
         for source in src/backend/cuda/attention_*.cu src/base/*.c \
             src/mask/*.c src/backend/cpu/*.c src/backend/cpu/kernels/*.c \
             src/backend/cpu/kernels/x86/*.c src/runtime/*.c \
-            src/autograd/tape.c src/backend/cuda/decode.c \
+            src/autograd/tape.c src/backend/cuda/bias.c \
+            src/backend/cuda/decode.c \
             src/backend/cuda/device.c src/backend/cuda/gpu.c \
             src/backend/cuda/plan.c src/backend/cuda/rows.c; do
             echo "$source $to/part_$(echo "$source" | tr / _).o"

@@ -401,7 +401,9 @@ typedef struct bauta_attention_shape {
     float scale;      /* 0: 1 / sqrt(head_dim) */
     size_t q_token, q_head, k_token, k_head;
     size_t v_token, v_head, out_token, out_head;
-    const bauta_attention_bias *bias; /* NULL: none. Not on a GPU */
+    const bauta_attention_bias *bias; /* NULL: none. On a GPU its arrays are in
+                                         the GPU's memory, and a tensor is not
+                                         supported */
 } bauta_attention_shape;
 #define BAUTA_ATTENTION_SHAPE_DEFAULTS(X) X(heads, 1) X(head_dim, 64)
 #define BAUTA_ATTENTION_SHAPE_INIT \

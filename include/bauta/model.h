@@ -63,10 +63,19 @@ BAUTA_API bauta_dtype bauta_model_dtype(const bauta_model *model);
 /* Move the weights to the device of a context, as model.to(device) in PyTorch.
  * From then on calls take contexts of that device, of which this one must
  * outlive the model or its next move, and is the one that can train it; tensors
- * on other devices than the CPU have no `data`. Gradients start at 0. A packed model cannot be moved. On
- * failure the model is unchanged. No other call may use the model meanwhile. */
+ * on other devices than the CPU have no `data`. Gradients start at 0. A packed
+ * model cannot be moved. On failure the model is unchanged. No other call may
+ * use the model meanwhile. */
 BAUTA_API bauta_status bauta_model_to(bauta_model *model,
                                       bauta_context *context, bauta_error *err);
+
+/* bauta_model_load(), read-only, and bauta_model_to() in one call. Weights go
+ * from their files to the device in the type that it computes in, without a
+ * float32 copy in host memory. */
+BAUTA_API bauta_status bauta_model_load_to(bauta_model **out,
+                                           const char *folder,
+                                           bauta_context *context,
+                                           bauta_error *err);
 
 /* ---- Properties -------------------------------------------------------- */
 
@@ -137,6 +146,22 @@ BAUTA_API bauta_status bauta_model_find_tensor(const bauta_model *model,
                                                const char *name,
                                                bauta_tensor *tensor,
                                                bauta_error *err);
+
+/* Copy the numbers of a tensor, or those of its gradient, to `to`, or new ones
+ * from `from`, (count) float32 each, wherever the model is. A model on a GPU
+ * that was loaded read-only gives the rounded numbers that it computes with. A
+ * trainable model only has gradients and can be written; a tensor that is
+ * frozen has no gradient. */
+BAUTA_API bauta_status bauta_model_read_tensor(const bauta_model *model,
+                                               const char *name, float *to,
+                                               bauta_error *err);
+BAUTA_API bauta_status bauta_model_read_gradient(const bauta_model *model,
+                                                 const char *name, float *to,
+                                                 bauta_error *err);
+BAUTA_API bauta_status bauta_model_write_tensor(bauta_model *model,
+                                                const char *name,
+                                                const float *from,
+                                                bauta_error *err);
 
 /* ---- Running a model --------------------------------------------------- */
 

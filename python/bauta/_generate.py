@@ -101,12 +101,14 @@ class Session:
         self.model = model
         self.version = model._version
         text = model.tokenizer._handle if model.tokenizer is not None else None
-        self.handle = _core.generator_create(model._handle, text, settings)
+        with model._guard:
+            self.handle = _core.generator_create(model._handle, text, settings)
         self.results: dict[int, list[Generation]] = {}
         self.left = 0
 
     def add(self, tag: int, options: Any, tokens: Any, source: Any, stream: bool) -> None:
-        _core.generator_add(self.handle, options, tag, tokens, source, stream)
+        with self.model._guard:
+            _core.generator_add(self.handle, options, tag, tokens, source, stream)
         self.left += 1
 
     def step(self) -> list[tuple[int, int | None, float, str | None]]:
@@ -124,16 +126,27 @@ class Session:
             result = _core.generator_take(self.handle)
         return events
 
+    def close(self) -> None:
+        """Free the generator, while no other thread uses its context."""
+        with self.model._guard:
+            self.handle, self.left = None, 0
+
     def run(self) -> dict[int, list[Generation]]:
-        while self.left:
-            self.step()
+        try:
+            while self.left:
+                self.step()
+        finally:
+            self.close()
         return self.results
 
     def stream(self) -> Iterator[Token]:
-        while self.left:
-            for tag, token, logprob, text in self.step():
-                if token is not None or text:
-                    yield Token(tag, token, text or "", logprob)
+        try:
+            while self.left:
+                for tag, token, logprob, text in self.step():
+                    if token is not None or text:
+                        yield Token(tag, token, text or "", logprob)
+        finally:
+            self.close()
 
 
 def sampled_seeds(options: dict[str, Any], config: dict[str, Any]) -> list[int] | None:

@@ -69,7 +69,7 @@ class Model:
     (3, 5)
 
     A model that is not trainable is never written to, and threads may use it at
-    once. Calls on a trainable model wait for each other.
+    once. Calls on a trainable model, or on one on a GPU, wait for each other.
 
     Token arguments are ids or texts, and results have their form:
 
@@ -88,20 +88,28 @@ class Model:
     """
 
     tokenizer: Tokenizer | None
+    _handle: Any
+    _guard: Any
+    _properties: dict[str, Any]
+    _dtype: str
+    _version: int
 
     def __init__(self) -> None:
         raise TypeError("models are created by Model.load() and the like")
 
     @classmethod
-    def _wrap(cls, handle: Any, tokenizer: Tokenizer | None) -> Model:
+    def _wrap(
+        cls, handle: Any, tokenizer: Tokenizer | None, dtype: str | None = None
+    ) -> Model:
         model = object.__new__(cls)
         model._handle = handle
         model._properties = _core.model_properties(handle)
         model.tokenizer = tokenizer
+        model._dtype = dtype or "float32"
         model._version = 0
-        model._guard = (
-            threading.RLock() if model.trainable else contextlib.nullcontext()
-        )
+        # The context of a device serves one call at a time.
+        one_call = model.trainable or model.device != "cpu"
+        model._guard = threading.RLock() if one_call else contextlib.nullcontext()
         return model
 
     # ---- create, load and save ---------------------------------------------------
@@ -113,44 +121,103 @@ class Model:
         *,
         trainable: bool = False,
         dtype: str | None = None,
+        device: str | None = None,
         tokenizer: Tokenizer | str | os.PathLike[str] | None = None,
     ) -> Model:
         """Load a model folder, or the folder of a training run.
 
-        float32 weights of a model that is not trainable stay in the mapped
-        file. ``dtype`` packs the matrices for generation: "float32" (same bits,
-        faster), "bfloat16" or "int8". The tokenizer is that of the folder, if
-        it has one, unless another is given.
+        On the CPU, float32 weights of a model that is not trainable stay in the
+        mapped file, and ``dtype`` packs the matrices for generation: "float32"
+        (same bits, faster), "bfloat16" or "int8".
+
+        ``device`` "cuda" is the first usable GPU, "cuda:1" the one with that
+        number. There ``dtype`` is the type that the model computes in:
+        "float32" (the default), or "bfloat16" with float32 sums, master weights
+        and gradients. All calls are the same as on the CPU, and so are the
+        guarantees: a batch has the bits of its sequences alone, and training
+        those of inference.
+
+        The tokenizer is that of the folder, if it has one, unless another is
+        given.
+
+        >>> import bauta, tempfile
+        >>> model = bauta.Model.preset("gpt2-tiny", bauta.Tokenizer.bytes(), seed=1)
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     model.save(folder + "/model")
+        ...     again = bauta.Model.load(folder + "/model", device="cpu")
+        >>> again.device, again.dtype
+        ('cpu', 'float32')
+        >>> bool((again.logits("abc") == model.logits("abc")).all())
+        True
         """
         folder = os.fspath(folder)
-        if dtype is not None and dtype not in _DTYPES:
-            raise ArgumentError(f"dtype is {dtype!r}, not one of {list(_DTYPES)}")
-        packed = -1 if dtype is None else _DTYPES[dtype]
-        handle = _core.model_load(folder, trainable, packed)
+        number, place = _placement(dtype, device)
+        handle = _core.model_load(folder, trainable, number, place)
         if tokenizer is None:
             tokenizer = _folder_tokenizer(folder)
         elif not isinstance(tokenizer, Tokenizer):
             tokenizer = Tokenizer.load(tokenizer)
-        return cls._wrap(handle, tokenizer)
+        return cls._wrap(handle, tokenizer, dtype)
+
+    @classmethod
+    def _create(
+        cls,
+        config: str,
+        seed: int,
+        tokenizer: Tokenizer | None,
+        dtype: str | None,
+        device: str | None,
+    ) -> Model:
+        number, place = _placement(dtype, device)
+        if place is None and dtype not in (None, "float32"):
+            raise ArgumentError(
+                f"dtype is {dtype!r}: a trainable model on the CPU is float32"
+            )
+        handle = _core.model_create(config, seed, number, place)
+        return cls._wrap(handle, tokenizer, dtype)
 
     @classmethod
     def create(
-        cls, config: dict[str, Any], *, seed: int = 1, tokenizer: Tokenizer | None = None
+        cls,
+        config: dict[str, Any],
+        *,
+        seed: int = 1,
+        dtype: str | None = None,
+        device: str | None = None,
+        tokenizer: Tokenizer | None = None,
     ) -> Model:
-        """A trainable model with random weights, from the contents of a config.json."""
-        return cls._wrap(_core.model_create(json.dumps(config), seed), tokenizer)
+        """A trainable model with random weights, from the contents of a config.json.
+
+        ``device`` and ``dtype`` are those of :meth:`load`; the weights do not
+        depend on them. A trainable model on the CPU is float32.
+
+        >>> import bauta
+        >>> config = {"model_type": "gpt2", "vocab_size": 50, "n_embd": 8,
+        ...           "n_layer": 1, "n_head": 2, "n_positions": 16}
+        >>> model = bauta.Model.create(config, device="cpu")
+        >>> model.trainable, model.device
+        (True, 'cpu')
+        """
+        return cls._create(json.dumps(config), seed, tokenizer, dtype, device)
 
     @classmethod
     def preset(
-        cls, name: str, tokenizer: Tokenizer, *, seed: int = 1, **overrides: Any
+        cls,
+        name: str,
+        tokenizer: Tokenizer,
+        *,
+        seed: int = 1,
+        dtype: str | None = None,
+        device: str | None = None,
+        **overrides: Any,
     ) -> Model:
         """A trainable model with random weights, by the name of a preset.
 
         ``overrides`` replace members of its config. :func:`bauta.presets` lists
-        the names.
+        the names. ``device`` and ``dtype`` are those of :meth:`create`.
         """
         config, _ = _core.preset(name, tokenizer._handle, json.dumps(overrides))
-        return cls._wrap(_core.model_create(config, seed), tokenizer)
+        return cls._create(config, seed, tokenizer, dtype, device)
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Write a folder that transformers and :meth:`load` read."""
@@ -171,6 +238,16 @@ class Model:
     def trainable(self) -> bool:
         """Whether the model has gradients."""
         return self._properties["trainable"]
+
+    @property
+    def device(self) -> str:
+        """ "cpu", or the GPU with its number, such as "cuda:0"."""
+        return self._properties["device"]
+
+    @property
+    def dtype(self) -> str:
+        """The type of the matrices on the CPU; on a GPU, that of computation."""
+        return self._dtype
 
     @property
     def vocab_size(self) -> int:
@@ -218,11 +295,29 @@ class Model:
         return json.loads(_core.generate_options_json(options_handle(self, {})))
 
     def __repr__(self) -> str:
-        return f"<bauta.Model {self.kind}, {self.num_parameters} parameters>"
+        where = "" if self.device == "cpu" else f", {self.dtype} on {self.device}"
+        return f"<bauta.Model {self.kind}, {self.num_parameters} parameters{where}>"
+
+    def _copies(self, gradients: bool) -> dict[str, Any]:
+        """Tensors of a model on a GPU."""
+        import numpy as np
+
+        arrays = {}
+        for name, shape, *_ in _core.model_tensors(self._handle):
+            to = np.empty(shape, np.float32)
+            try:
+                _core.model_read(self._handle, name, to, gradients)
+            except ArgumentError:  # a tensor that is not trained
+                continue
+            arrays[name] = to
+        return arrays
 
     def _arrays(self, gradients: bool) -> dict[str, Any]:
         import numpy as np
 
+        if self.device != "cpu":
+            with self._guard:
+                return self._copies(gradients)
         arrays = {}
         for name, shape, data, writable, gradient in _core.model_tensors(self._handle):
             address = gradient if gradients else data
@@ -235,7 +330,9 @@ class Model:
         """The weights by transformers' names, as NumPy arrays without a copy.
 
         Arrays of a trainable model are writable; a packed model has no arrays
-        of its packed matrices.
+        of its packed matrices. Arrays of a model on a GPU are float32 copies:
+        of the master weights, or, if it is not trainable, of the weights that
+        it computes with.
 
         >>> import bauta
         >>> model = bauta.Model.preset("gpt2-tiny", bauta.Tokenizer.bytes())
@@ -244,8 +341,45 @@ class Model:
         """
         return self._arrays(False)
 
+    def load_state_dict(self, state: dict[str, Any], *, strict: bool = True) -> None:
+        """Replace weights of a trainable model by arrays of the same shapes.
+
+        With ``strict`` there must be an array for every name; otherwise the
+        weights without one are unchanged. The gradients are unchanged, too.
+
+        >>> import bauta
+        >>> one, two = (bauta.Model.preset("gpt2-tiny", bauta.Tokenizer.bytes(), seed=s)
+        ...             for s in (1, 2))
+        >>> two.load_state_dict(one.state_dict())
+        >>> bool((one.logits("abc") == two.logits("abc")).all())
+        True
+        """
+        import numpy as np
+
+        if not self.trainable:
+            raise ArgumentError("the model is not trainable; load it with trainable=True")
+        shapes = {t[0]: t[1] for t in _core.model_tensors(self._handle)}
+        missing = [name for name in shapes if name not in state]
+        if strict and missing:
+            raise ArgumentError(f"there is no array for {missing[0]!r}")
+        arrays = {}
+        for name, value in state.items():
+            if name not in shapes:
+                raise ArgumentError(f"the model has no tensor {name!r}")
+            array = np.ascontiguousarray(value, np.float32)
+            if array.shape != shapes[name]:
+                raise ArgumentError(f"{name!r} is {array.shape}, not {shapes[name]}")
+            arrays[name] = array
+        with self._guard:
+            self._version += 1
+            for name, array in arrays.items():
+                _core.model_write(self._handle, name, array)
+
     def gradients(self) -> dict[str, Any]:
-        """The gradients of a trainable model, as NumPy arrays without a copy."""
+        """The gradients of a trainable model, as NumPy arrays without a copy.
+
+        On a GPU they are float32 copies.
+        """
         if not self.trainable:
             raise ArgumentError("the model is not trainable; load it with trainable=True")
         return self._arrays(True)
@@ -718,6 +852,14 @@ class Model:
         text = self.tokenizer._handle if self.tokenizer is not None else None
         with self._guard:
             return _core.perplexity(self._handle, text, corpus._handle, options)
+
+
+def _placement(dtype: str | None, device: str | None) -> tuple[int, str | None]:
+    """dtype and device for the extension module, which has None for the CPU."""
+    if dtype is not None and dtype not in _DTYPES:
+        raise ArgumentError(f"dtype is {dtype!r}, not one of {list(_DTYPES)}")
+    number = -1 if dtype is None else _DTYPES[dtype]
+    return number, None if device == "cpu" else device
 
 
 def _tuple(batch: Batch | None) -> Any:

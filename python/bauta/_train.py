@@ -153,7 +153,9 @@ class Trainer:
     >>> report.loss < first
     True
 
-    Options and corpus determine every bit of a run.
+    Options and corpus determine every bit of a run. A model on a GPU is trained
+    there, in bfloat16 with float32 master weights, gradients and moments if its
+    dtype is "bfloat16".
     """
 
     model: Model
@@ -170,9 +172,10 @@ class Trainer:
         text = model.tokenizer._handle if model.tokenizer is not None else None
         documents = None if corpus is None else corpus._handle
         self.model, self.corpus = model, corpus
-        self._handle = _core.trainer_create(
-            model._handle, text, documents, finetune, options
-        )
+        with model._guard:
+            self._handle = _core.trainer_create(
+                model._handle, text, documents, finetune, options
+            )
 
     @property
     def steps(self) -> int:

@@ -14,8 +14,9 @@ torch.Size([2, 8, 16, 64])
 
 from __future__ import annotations
 
+import functools
 import threading
-from collections import OrderedDict
+from collections import OrderedDict, deque
 from typing import Any, List, Optional, Sequence, Tuple, Union
 
 import torch
@@ -35,6 +36,7 @@ __all__ = [
 ]
 
 _GPU_PLANS = 8  # kept with each mask
+_IDLE_PLANS = 16  # of masks that were freed, kept for others
 _MASKS = 64  # kept by each _MaskCache
 
 
@@ -124,38 +126,79 @@ _gpu_lock = threading.Lock()
 _gpu_contexts: dict = {}
 
 
-def _gpu_context(q: Tensor) -> Tuple[Any, Tuple[int, int]]:
+def _current_stream(device: int) -> int:
+    return torch.cuda.current_stream(device).cuda_stream
+
+
+# The same without an object of Python.
+_raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
+
+
+def _gpu_context(device: int) -> Tuple[Any, Tuple[int, int]]:
     """The context of the current stream, and its name. Call it with the lock."""
-    device = q.device.index
-    stream = torch.cuda.current_stream(q.device).cuda_stream
-    name = (device, stream)
-    if name not in _gpu_contexts:
-        _gpu_contexts[name] = _core.gpu_context(device, stream)
-    return _gpu_contexts[name], name
+    name = (device, _raw_stream(device))
+    context = _gpu_contexts.get(name)
+    if context is None:
+        context = _gpu_contexts[name] = _core.gpu_context(*name)
+    return context, name
+
+
+# Plans of masks that were freed, with their keys. Creating a plan allocates, and
+# freeing one waits for the GPU; a new mask takes an idle plan instead, which is
+# updated on the stream of its last use.
+_idle_plans: Any = deque(maxlen=_IDLE_PLANS)
+
+
+class _GpuPlan:
+    """A plan of a mask, which becomes idle when the mask drops it."""
+
+    __slots__ = ("handle", "key", "_idle")
+
+    def __init__(self, handle: Any, key: Tuple[Any, ...]) -> None:
+        self.handle, self.key, self._idle = handle, key, _idle_plans
+
+    def __del__(self) -> None:
+        self._idle.append((self.key, self.handle))
+
+
+def _take_idle(key: Tuple[Any, ...]) -> Any:
+    for _ in range(len(_idle_plans)):  # others may append meanwhile
+        found, handle = _idle_plans.popleft()
+        if found == key:
+            return handle
+        _idle_plans.append((found, handle))
+    return None
 
 
 def _gpu_plan(mask: Mask, context: Any, key: Tuple[Any, ...]) -> Any:
     """A plan that serves both passes, cached with the mask. A plan has scratch
     memory for one stream, so the stream is part of the key."""
-    plans = mask._cache.setdefault("gpu", OrderedDict())
-    if key in plans:
+    plans = mask._cache.get("gpu")
+    if plans is None:
+        plans = mask._cache["gpu"] = OrderedDict()
+    plan = plans.get(key)
+    if plan is not None:
         plans.move_to_end(key)
-        return plans[key]
-    _, heads, kv_heads, head_dim, value_dim, dtype = key
-    plan = _core.gpu_plan(
-        context,
-        mask._handle,
-        heads,
-        kv_heads,
-        head_dim,
-        value_dim,
-        dtype == torch.bfloat16,
-        True,
-    )
-    plans[key] = plan
+        return plan.handle
+    handle = _take_idle(key)
+    if handle is not None:
+        _core.gpu_plan_update(context, handle, mask._handle)
+    else:
+        _, heads, kv_heads, head_dim, value_dim, dtype = key
+        handle = _core.gpu_plan(
+            context,
+            mask._handle,
+            heads,
+            kv_heads,
+            head_dim,
+            value_dim,
+            dtype == torch.bfloat16,
+            True,
+        )
+    plans[key] = _GpuPlan(handle, key)
     while len(plans) > _GPU_PLANS:
         plans.popitem(last=False)
-    return plan
+    return handle
 
 
 def _packed(masks: Tuple[Mask, ...], batch: int) -> Mask:
@@ -196,12 +239,24 @@ def _gpu_run(
             _as_tokens(t) if t.dim() == 4 else _as_tokens(t[..., None])[..., 0]
             for t in tensors
         ]
-    with _gpu_lock, torch.cuda.device(q.device):
-        context, name = _gpu_context(q)
-        key = (name, heads * times, kv_heads * times, q.shape[3], v.shape[3], q.dtype)
-        plan = _gpu_plan(mask, context, key)
+    shape = (heads * times, kv_heads * times, q.shape[3], v.shape[3], q.dtype)
+    arrays = [_describe(view) for view in views]
+    _gpu_queue(q.get_device(), mask, shape, scale, arrays, backward)
+
+
+def _gpu_queue(
+    device: int,
+    mask: Mask,
+    shape: Tuple[Any, ...],
+    scale: float,
+    arrays: List[Any],
+    backward: bool,
+) -> None:
+    with _gpu_lock:
+        context, name = _gpu_context(device)
+        plan = _gpu_plan(mask, context, (name, *shape))
         run = _core.gpu_attention_backward if backward else _core.gpu_attention_forward
-        run(context, plan, scale, *map(_describe, views))
+        run(context, plan, scale, *arrays)
 
 
 def _gpu_readable(tensors: Sequence[Tensor], one_mask: bool) -> List[Tensor]:
@@ -254,6 +309,12 @@ def _masks_by_id(ids: Sequence[int]) -> Tuple[Mask, ...]:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
+    alike = q.dtype is k.dtype is v.dtype and q.device == k.device == v.device
+    if alike and q.dim() == k.dim() == v.dim() == 4:
+        if q.dtype is torch.float32 and (q.is_cuda or q.is_cpu):
+            return
+        if q.dtype is torch.bfloat16 and q.is_cuda:
+            return
     for name, tensor in (("q", q), ("k", k), ("v", v)):
         if tensor.dim() != 4:
             raise ArgumentError(f"{name} has {tensor.dim()} axes, not 4")
@@ -324,25 +385,39 @@ def _attention_forward(
     if compiled:
         for mask in found:
             _compiled_masks.get(mask._id, lambda: mask)
+    return _forward(q, k, v, found, scale, softcap, bias, slopes, positions)
+
+
+def _forward(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Tuple[Mask, ...],
+    scale: float,
+    softcap: float = 0.0,
+    bias: Optional[Tensor] = None,
+    slopes: Optional[Tensor] = None,
+    positions: Optional[Tensor] = None,
+) -> Tuple[Tensor, Tensor]:
+    """out and lse of tensors that _check() has accepted."""
     biased = softcap != 0.0 or bias is not None or slopes is not None
     if biased:
         _check_terms(q, bias, slopes)
         if bias is not None and not _bias_readable(bias):
             bias = bias.contiguous()
-    one_mask = len(found) == 1 and not biased
-    if q.device.type == "cuda":
+    one_mask = len(masks) == 1 and not biased
+    if q.is_cuda:
         q, k, v = _gpu_readable((q, k, v), one_mask)
-    else:
-        q, k, v = _readable(q), _readable(k), _readable(v)
+        out, lse = _results_empty(q, k, v, one_mask)
+        _gpu_run(masks, scale, [q, k, v, out, lse], False)
+        return out, lse
+    q, k, v = _readable(q), _readable(k), _readable(v)
     out, lse = _results_empty(q, k, v, one_mask)
-    if q.device.type == "cuda":
-        _gpu_run(found, scale, [q, k, v, out, lse], False)
-    else:
-        handles = tuple(mask._handle for mask in found)
-        arrays: List[Any] = [_describe(t) for t in (q, k, v, out, lse)]
-        if biased:
-            arrays.append(_terms(softcap, bias, slopes, positions))
-        _core.attention_forward(handles, scale, *arrays)
+    handles = tuple(mask._handle for mask in masks)
+    arrays: List[Any] = [_describe(t) for t in (q, k, v, out, lse)]
+    if biased:
+        arrays.append(_terms(softcap, bias, slopes, positions))
+    _core.attention_forward(handles, scale, *arrays)
     return out, lse
 
 
@@ -423,9 +498,30 @@ def _attention_backward(
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor]:
     """The last result is the gradient of the bias, empty if it is not wanted."""
     _check(q, k, v)
-    found = _masks_by_id(masks)
+    terms = (softcap, bias, slopes, positions, bias_gradient)
+    dq, dk, dv, dbias = _gradients(
+        dout, q, k, v, out, lse, _masks_by_id(masks), scale, *terms
+    )
+    return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
+
+
+def _gradients(
+    dout: Tensor,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    out: Tensor,
+    lse: Tensor,
+    masks: Tuple[Mask, ...],
+    scale: float,
+    softcap: float = 0.0,
+    bias: Optional[Tensor] = None,
+    slopes: Optional[Tensor] = None,
+    positions: Optional[Tensor] = None,
+    bias_gradient: bool = False,
+) -> Tuple[Tensor, Tensor, Tensor, Optional[Tensor]]:
     biased = softcap != 0.0 or bias is not None or slopes is not None
-    one_mask = len(found) == 1 and not biased
+    one_mask = len(masks) == 1 and not biased
     tensors, (dq, dk, dv) = _backward_tensors(q, k, v, out, one_mask)
     lse = _copy_as(_lse_empty(tensors[0], _one_call(tensors, one_mask)), lse)
     dout = _copy_as(tensors[3], dout)
@@ -435,15 +531,15 @@ def _attention_backward(
         bias, dbias = _bias_with_gradient(bias)
     elif bias is not None and not _bias_readable(bias):
         bias = bias.contiguous()
-    if q.device.type == "cuda":
-        _gpu_run(found, scale, tensors, True)
+    if q.is_cuda:
+        _gpu_run(masks, scale, tensors, True)
     else:
-        handles = tuple(mask._handle for mask in found)
+        handles = tuple(mask._handle for mask in masks)
         arrays: List[Any] = [_describe(t) for t in tensors]
         if biased:
             arrays.append(_terms(softcap, bias, slopes, positions, dbias))
         _core.attention_backward(handles, scale, *arrays)
-    return dq, dk, dv, q.new_empty(0) if dbias is None else dbias
+    return dq, dk, dv, dbias
 
 
 @_attention_backward.register_fake
@@ -509,13 +605,201 @@ if hasattr(_attention_forward, "register_autocast"):  # PyTorch 2.5
     _attention_forward.register_autocast("cuda", torch.bfloat16)
 
 
+# ---- without the dispatcher ----------------------------------------------------
+
+
+class _Direct:
+    """A call of the library for tensors of known layouts, without a copy."""
+
+    __slots__ = ("made", "views", "ends", "batch", "shape")
+
+    # ((sizes, strides), ...) of the tensors to allocate
+    made: Tuple[Tuple[Tuple[int, ...], Tuple[int, ...]], ...]
+    # (sizes, strides) of all tensors, as the library reads them
+    views: List[Tuple[Tuple[int, ...], Tuple[int, ...]]]
+    # elements from the first to the end of each given tensor
+    ends: List[int]
+    # 0 if the sequences are further heads, otherwise the batch of packed tokens
+    batch: int
+    # (heads, heads of keys, dim, dim of values) of the plan
+    shape: Tuple[int, int, int, int]
+
+    def __init__(self, given: List[Tensor], made: List[Tensor], merged: bool) -> None:
+        tensors = given + made
+        q, k, v = tensors[:3]
+        self.made = tuple((tuple(t.shape), t.stride()) for t in made)
+        self.ends = [
+            1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))
+            for t in given
+        ]
+        self.batch = 0 if merged else q.shape[0]
+        times = q.shape[0] if merged else 1
+        self.shape = (q.shape[1] * times, k.shape[1] * times, q.shape[3], v.shape[3])
+        if not merged:
+            tensors = [
+                _as_tokens(t) if t.dim() == 4 else _as_tokens(t[..., None])[..., 0]
+                for t in tensors
+            ]
+        self.views = [(tuple(t.shape), t.stride()) for t in tensors]
+
+    def run(
+        self,
+        given: Sequence[Tensor],
+        masks: Tuple[Mask, ...],
+        scale: float,
+        backward: bool,
+    ) -> List[Tensor]:
+        first = given[0]
+        for tensor, end in zip(given, self.ends):
+            needed = (end + tensor.storage_offset()) * tensor.element_size()
+            if tensor.untyped_storage().nbytes() < needed:
+                raise ArgumentError(
+                    f"the memory of a tensor {tuple(tensor.shape)} was freed"
+                )
+        dtypes = (first.dtype,) * 3 if backward else (first.dtype, torch.float32)
+        made = [
+            torch.empty_strided(size, stride, dtype=dtype, device=first.device)
+            for (size, stride), dtype in zip(self.made, dtypes)
+        ]
+        arrays: List[Any] = [
+            (tensor.data_ptr(), *view)
+            for tensor, view in zip((*given, *made), self.views)
+        ]
+        if first.is_cuda:
+            mask = _packed(masks, self.batch) if self.batch else masks[0]
+            shape = (*self.shape, first.dtype)
+            _gpu_queue(first.get_device(), mask, shape, scale, arrays, backward)
+        else:
+            handles = tuple(mask._handle for mask in masks)
+            run = _core.attention_backward if backward else _core.attention_forward
+            run(handles, scale, *arrays)
+        return made
+
+
+def _like(layouts: Sequence[Any]) -> List[Tensor]:
+    """Tensors without memory, of (sizes, strides) each."""
+    return [torch.empty_strided(*layout, device="meta") for layout in layouts]
+
+
+@functools.lru_cache(maxsize=256)
+def _direct_forward(on_gpu: bool, one_mask: bool, *layouts: Any) -> Optional[_Direct]:
+    """The call for q, k, v of these layouts; None if one has to be copied, or if
+    it is more than one call."""
+    given = _like(layouts)
+    if not all(t.numel() and _in_place(t) for t in given):
+        return None
+    merged = _one_call(given, one_mask)
+    if not merged and not (on_gpu and all(map(_follows, given))):
+        return None
+    q, k, v = given
+    made = list(_results_empty(q, k, v, one_mask))
+    if merged and not _one_call([*given, made[0]], one_mask):
+        return None
+    return _Direct(given, made, merged)
+
+
+@functools.lru_cache(maxsize=256)
+def _direct_backward(on_gpu: bool, one_mask: bool, *layouts: Any) -> Optional[_Direct]:
+    """The same for q, k, v, out, lse, dout."""
+    given = _like(layouts)
+    q, k, v, out, lse, dout = given
+    if not all(t.numel() for t in given) or not all(map(_in_place, (q, k, v, out))):
+        return None
+    merged = _one_call((q, k, v, out), one_mask)
+    if not merged and not (on_gpu and all(map(_follows, (q, k, v, out)))):
+        return None
+    made = [torch.empty_like(t) for t in (q, k, v)]
+    same = all(t.stride() == d.stride() for t, d in zip((q, k, v), made))
+    same = same and lse.stride() == _lse_empty(q, merged).stride()
+    if not same or dout.stride() != out.stride():
+        return None
+    return _Direct(given, made, merged)
+
+
+def _layouts(tensors: Sequence[Tensor]) -> List[Any]:
+    return [(tensor.shape, tensor.stride()) for tensor in tensors]
+
+
+def _forward_plain(
+    q: Tensor, k: Tensor, v: Tensor, masks: Tuple[Mask, ...], scale: float
+) -> Any:
+    given = (q, k, v)
+    direct = _direct_forward(q.is_cuda, len(masks) == 1, *_layouts(given))
+    if direct is None:
+        return _forward(q, k, v, masks, scale)
+    return direct.run(given, masks, scale, False)
+
+
+class _Attention(torch.autograd.Function):
+    """The operator for plain tensors in eager mode. PyTorch's dispatcher takes
+    many times as long as queueing the kernel."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, q: Tensor, k: Tensor, v: Tensor, masks: Any, scale: float
+    ) -> Any:
+        out, lse = _forward_plain(q, k, v, masks, scale)
+        ctx.save_for_backward(q, k, v, out, lse)
+        ctx.mark_non_differentiable(lse)
+        ctx.set_materialize_grads(False)
+        ctx.masks, ctx.scale = masks, scale
+        return out, lse
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, dout: Optional[Tensor], dlse: Any) -> Any:
+        if dout is None:
+            return (None,) * 5
+        q, k, v, out, lse = ctx.saved_tensors
+        given, masks, scale = (q, k, v, out, lse, dout), ctx.masks, ctx.scale
+        direct = _direct_backward(q.is_cuda, len(masks) == 1, *_layouts(given))
+        if direct is None:
+            dq, dk, dv, _ = _gradients(dout, q, k, v, out, lse, masks, scale)
+        else:
+            dq, dk, dv = direct.run(given, masks, scale, True)
+        return dq, dk, dv, None, None
+
+
+_PLAIN = (Tensor, torch.nn.Parameter)
+_dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
+_transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+
+
+def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
+    """Whether nothing but autograd has to see the call: no compiler, mode,
+    transform, autocast, or tensor that is more than its memory."""
+    for tensor in (q, k, v):
+        if type(tensor) not in _PLAIN or tensor.is_neg():
+            return False
+        if not (tensor.is_cuda or tensor.is_cpu):
+            return False
+    kind = "cuda" if q.is_cuda else "cpu"
+    return not (_dispatch_modes() or _transforms() or torch.is_autocast_enabled(kind))
+
+
+def _attention_plain(
+    q: Tensor, k: Tensor, v: Tensor, masks: Tuple[Mask, ...], scale: float
+) -> Tuple[Tensor, Tensor]:
+    _check(q, k, v)
+    if torch.is_grad_enabled():
+        if q.requires_grad or k.requires_grad or v.requires_grad:
+            return _Attention.apply(q, k, v, masks, scale)
+    return _forward_plain(q, k, v, masks, scale)
+
+
 # ---- calls ---------------------------------------------------------------------
 
 
-def _ids_of(mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor) -> List[int]:
+def _masks_for(
+    mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor
+) -> Tuple[Mask, ...]:
     if isinstance(mask, Mask) and mask._shape == (q.shape[2], k.shape[2]):
-        return [mask._id]
-    return [each._id for each in masks_of(mask, q.shape[0], q.shape[2], k.shape[2])]
+        return (mask,)
+    return tuple(masks_of(mask, q.shape[0], q.shape[2], k.shape[2]))
+
+
+def _ids_of(mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor) -> List[int]:
+    return [each._id for each in _masks_for(mask, q, k)]
 
 
 def attention(
@@ -564,6 +848,12 @@ def attention(
     elif q.dim() != 4 or k.dim() != 4:
         raise ArgumentError(f"q has {q.dim()} axes and k {k.dim()}, not 3 or 4")
     compiled = torch.compiler.is_compiling()
+    biased = softcap or bias is not None or alibi_slopes is not None
+    if not (compiled or biased or positions is not None) and _is_plain(q, k, v):
+        out, lse = _attention_plain(q, k, v, _masks_for(mask, q, k), scale_of(scale))
+        if packed:
+            out, lse = out.squeeze(0).transpose(0, 1), lse.squeeze(0).transpose(0, 1)
+        return (out, lse) if return_lse else out
     ids = _ids_of(mask, q, k)
     if softcap or bias is not None or alibi_slopes is not None:
         if bias is not None:

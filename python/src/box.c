@@ -15,6 +15,7 @@ static void box_free(PyObject *capsule)
         return;
     b->release(b->object);
     context_give(&b->lease);
+    bauta_context_free(b->device);
     for (size_t i = 0; i < BOX_KEPT; i++)
         Py_XDECREF(b->kept[i]);
     free(b);

@@ -17,6 +17,7 @@ int context_take(context_lease *lease)
     bauta_options options = BAUTA_OPTIONS_INIT;
     bauta_error err;
     lease->generation = pool.generation;
+    lease->of_model = false;
     if (pool.count) {
         lease->context = pool.idle[--pool.count];
         return 0;
@@ -28,10 +29,34 @@ int context_take(context_lease *lease)
     return status ? -1 : 0;
 }
 
+int context_take_for(context_lease *lease, PyObject *model)
+{
+    object_box *box = box_of(model, MODEL_BOX);
+    if (!box)
+        return -1;
+    if (!box->device)
+        return context_take(lease);
+    *lease = (context_lease){ .context = box->device, .of_model = true };
+    return 0;
+}
+
+bauta_options context_options(const char *device, bauta_dtype dtype)
+{
+    bauta_options options = BAUTA_OPTIONS_INIT;
+    options.threads = pool.threads;
+    options.device = device;
+    options.dtype = dtype;
+    return options;
+}
+
 void context_give(context_lease *lease)
 {
     if (!lease->context)
         return;
+    if (lease->of_model) {
+        lease->context = NULL;
+        return;
+    }
     if (lease->generation == pool.generation && pool.count < IDLE_MAX)
         pool.idle[pool.count++] = lease->context;
     else

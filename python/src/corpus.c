@@ -195,7 +195,7 @@ static PyObject *perplexity(PyObject *self, PyObject *args)
         return NULL;
     bauta_model *weights = object_of(model, MODEL_BOX);
     bauta_corpus *corpus = weights ? object_of(documents, CORPUS_BOX) : NULL;
-    if (!corpus || context_take(&lease))
+    if (!corpus || context_take_for(&lease, model))
         return NULL;
     PyThreadState *thread = PyEval_SaveThread();
     bauta_status status = bauta_perplexity(lease.context, weights, text, corpus,

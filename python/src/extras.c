@@ -77,7 +77,7 @@ static PyObject *audit_model(PyObject *self, PyObject *args)
         return NULL;
     bauta_model *model = object_of(capsule, MODEL_BOX);
     if (model && !batch_get(&from, source) && !batch_get(&to, target) &&
-        !context_take(&lease)) {
+        !context_take_for(&lease, capsule)) {
         PyThreadState *thread = PyEval_SaveThread();
         bauta_status status = bauta_audit_create(
             &audit, lease.context, model, from.given, to.given, &options, &err);

@@ -276,7 +276,7 @@ static PyObject *generator_create(PyObject *self, PyObject *args)
         object_or_none(tokenizer, TOKENIZER_BOX, &text))
         return NULL;
     bauta_model *weights = object_of(model, MODEL_BOX);
-    if (!weights || context_take(&lease))
+    if (!weights || context_take_for(&lease, model))
         return NULL;
     generator_store *store = calloc(1, sizeof(*store));
     PyObject *requests = PyDict_New();

@@ -100,6 +100,29 @@ static PyObject *gpu_plan(PyObject *self, PyObject *args)
     return capsule;
 }
 
+/* gpu_plan_update(context, plan, mask): let a plan be for another mask. */
+static PyObject *gpu_plan_update(PyObject *self, PyObject *args)
+{
+    PyObject *context_capsule, *plan_capsule, *mask_capsule;
+    bauta_error err;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OOO", &context_capsule, &plan_capsule,
+                          &mask_capsule))
+        return NULL;
+    bauta_context *context =
+        PyCapsule_GetPointer(context_capsule, context_name);
+    bauta_gpu_plan *plan =
+        context ? PyCapsule_GetPointer(plan_capsule, plan_name) : NULL;
+    mask_box *box = plan ? mask_of(mask_capsule) : NULL;
+    if (!box)
+        return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    bauta_status status = bauta_gpu_plan_update(
+        context, plan, box->mask, 0, bauta_mask_queries(box->mask), &err);
+    PyEval_RestoreThread(thread);
+    return none_or_error(status, &err);
+}
+
 /* Arguments: context, plan, scale and the arrays, as tuples. The sequences of
  * the batch must be further heads or further tokens. */
 static PyObject *gpu_attention(PyObject *args, bool backward)
@@ -153,6 +176,7 @@ PyMethodDef gpu_methods[] = {
     { "gpu_count", gpu_count, METH_NOARGS, NULL },
     { "gpu_context", gpu_context, METH_VARARGS, NULL },
     { "gpu_plan", gpu_plan, METH_VARARGS, NULL },
+    { "gpu_plan_update", gpu_plan_update, METH_VARARGS, NULL },
     { "gpu_attention_forward", gpu_attention_forward, METH_VARARGS, NULL },
     { "gpu_attention_backward", gpu_attention_backward, METH_VARARGS, NULL },
     { NULL, NULL, 0, NULL },

@@ -78,49 +78,102 @@ static void model_release(void *model)
     bauta_model_free(model);
 }
 
-static PyObject *model_wrap(bauta_model *model, bauta_status status,
+/* A new model, and the context of its device; NULL on the CPU. */
+typedef struct new_model {
+    bauta_model *model;
+    bauta_context *device;
+} new_model;
+
+static PyObject *model_wrap(new_model *made, bauta_status status,
                             const bauta_error *err)
 {
-    if (status)
-        return raise_error(status, err);
-    return box_new(MODEL_BOX, model, model_release, (context_lease){ 0 }, NULL);
+    PyObject *capsule = NULL;
+    if (status) {
+        bauta_model_free(made->model);
+        raise_error(status, err);
+    } else {
+        capsule = box_new(MODEL_BOX, made->model, model_release,
+                          (context_lease){ 0 }, NULL);
+    }
+    if (capsule)
+        box_of(capsule, MODEL_BOX)->device = made->device;
+    else
+        bauta_context_free(made->device);
+    return capsule;
 }
 
-/* `dtype` is negative to keep the weights as they are. */
+/* Runs without the GIL. `dtype` is negative to keep the weights as they are. */
+static bauta_status load_on_cpu(new_model *made, const char *folder,
+                                bool trainable, int dtype, bauta_error *err)
+{
+    bauta_status status =
+        bauta_model_load(&made->model, folder, trainable, err);
+    if (!status && dtype >= 0)
+        status = bauta_model_pack(made->model, (bauta_dtype)dtype, err);
+    return status;
+}
+
+/* Runs without the GIL. */
+static bauta_status load_on_device(new_model *made, const char *folder,
+                                   bool trainable, const bauta_options *options,
+                                   bauta_error *err)
+{
+    bauta_status status = bauta_context_create(&made->device, options, err);
+    if (status)
+        return status;
+    if (!trainable)
+        return bauta_model_load_to(&made->model, folder, made->device, err);
+    status = bauta_model_load(&made->model, folder, true, err);
+    return status ? status : bauta_model_to(made->model, made->device, err);
+}
+
+/* A negative dtype is the default of the device. */
+static bauta_dtype device_dtype(int dtype)
+{
+    return dtype < 0 ? BAUTA_FLOAT32 : (bauta_dtype)dtype;
+}
+
+/* (folder, trainable, dtype or -1, device or None) */
 static PyObject *model_load(PyObject *self, PyObject *args)
 {
-    const char *folder;
+    const char *folder, *device;
     int trainable, dtype;
-    bauta_model *model = NULL;
+    new_model made = { 0 };
     bauta_error err;
     (void)self;
-    if (!PyArg_ParseTuple(args, "spi", &folder, &trainable, &dtype))
+    if (!PyArg_ParseTuple(args, "spiz", &folder, &trainable, &dtype, &device))
         return NULL;
+    bauta_options options = context_options(device, device_dtype(dtype));
     PyThreadState *thread = PyEval_SaveThread();
-    bauta_status status = bauta_model_load(&model, folder, trainable, &err);
-    if (!status && dtype >= 0)
-        status = bauta_model_pack(model, (bauta_dtype)dtype, &err);
-    if (status) {
-        bauta_model_free(model);
-        model = NULL;
-    }
+    bauta_status status =
+        device ? load_on_device(&made, folder, trainable, &options, &err)
+               : load_on_cpu(&made, folder, trainable, dtype, &err);
     PyEval_RestoreThread(thread);
-    return model_wrap(model, status, &err);
+    return model_wrap(&made, status, &err);
 }
 
+/* (config, seed, dtype or -1, device or None) */
 static PyObject *model_create(PyObject *self, PyObject *args)
 {
-    const char *config;
+    const char *config, *device;
     unsigned long long seed;
-    bauta_model *model = NULL;
+    int dtype;
+    new_model made = { 0 };
+    bauta_status status = BAUTA_OK;
     bauta_error err;
     (void)self;
-    if (!PyArg_ParseTuple(args, "sK", &config, &seed))
+    if (!PyArg_ParseTuple(args, "sKiz", &config, &seed, &dtype, &device))
         return NULL;
+    bauta_options options = context_options(device, device_dtype(dtype));
     PyThreadState *thread = PyEval_SaveThread();
-    bauta_status status = bauta_model_create(&model, config, seed, &err);
+    if (device)
+        status = bauta_context_create(&made.device, &options, &err);
+    if (!status)
+        status = bauta_model_create(&made.model, config, seed, &err);
+    if (!status && device)
+        status = bauta_model_to(made.model, made.device, &err);
     PyEval_RestoreThread(thread);
-    return model_wrap(model, status, &err);
+    return model_wrap(&made, status, &err);
 }
 
 static PyObject *model_save(PyObject *self, PyObject *args)
@@ -160,12 +213,14 @@ static PyObject *model_describe(PyObject *self, PyObject *capsule)
 
 static PyObject *model_properties(PyObject *self, PyObject *capsule)
 {
-    bauta_model *m = object_of(capsule, MODEL_BOX);
+    object_box *box = box_of(capsule, MODEL_BOX);
     (void)self;
-    if (!m)
+    if (!box)
         return NULL;
+    bauta_model *m = box->object;
     return Py_BuildValue(
-        "{s:s,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:i,s:s,s:(nnn)}", "kind",
+        "{s:s,s:s,s:N,s:N,s:N,s:N,s:N,s:N,s:N,s:K,s:i,s:s,s:(nnn)}", "device",
+        box->device ? bauta_context_device(box->device) : "cpu", "kind",
         bauta_model_kind_text(bauta_model_kind_of(m)), "trainable",
         PyBool_FromLong(bauta_model_trainable(m)), "rotary",
         PyBool_FromLong(bauta_model_rotary(m)), "vocab_size",
@@ -218,6 +273,61 @@ static PyObject *model_tensors(PyObject *self, PyObject *capsule)
     return list;
 }
 
+/* (model, name, array, gradient): copy a tensor, or its gradient, to an array.
+ */
+static PyObject *model_read(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *to;
+    const char *name;
+    int gradient;
+    Py_buffer view = { 0 };
+    bauta_tensor tensor = BAUTA_TENSOR_INIT;
+    bauta_error err;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OsOp", &capsule, &name, &to, &gradient))
+        return NULL;
+    bauta_model *model = object_of(capsule, MODEL_BOX);
+    if (!model)
+        return NULL;
+    bauta_status status = bauta_model_find_tensor(model, name, &tensor, &err);
+    if (status)
+        return raise_error(status, &err);
+    if (buffer_get_count(&view, to, sizeof(float), tensor.count, true))
+        return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    status = gradient ? bauta_model_read_gradient(model, name, view.buf, &err)
+                      : bauta_model_read_tensor(model, name, view.buf, &err);
+    PyEval_RestoreThread(thread);
+    buffer_release(&view);
+    return none_or_error(status, &err);
+}
+
+/* (model, name, array) */
+static PyObject *model_write(PyObject *self, PyObject *args)
+{
+    PyObject *capsule, *from;
+    const char *name;
+    Py_buffer view = { 0 };
+    bauta_tensor tensor = BAUTA_TENSOR_INIT;
+    bauta_error err;
+    (void)self;
+    if (!PyArg_ParseTuple(args, "OsO", &capsule, &name, &from))
+        return NULL;
+    bauta_model *model = object_of(capsule, MODEL_BOX);
+    if (!model)
+        return NULL;
+    bauta_status status = bauta_model_find_tensor(model, name, &tensor, &err);
+    if (status)
+        return raise_error(status, &err);
+    if (buffer_get_count(&view, from, sizeof(float), tensor.count, false))
+        return NULL;
+    PyThreadState *thread = PyEval_SaveThread();
+    status = bauta_model_write_tensor(model, name, view.buf, &err);
+    PyEval_RestoreThread(thread);
+    buffer_release(&view);
+    return none_or_error(status, &err);
+}
+
 /* ---- Calls over a batch -------------------------------------------------- */
 
 /* What every call over a batch begins with and ends with. */
@@ -238,7 +348,7 @@ static int call_begin(model_call *call, PyObject *capsule, PyObject *source,
         batch_get(&call->target, target))
         return -1;
     call->rows = call->target.given ? call->target.rows : call->source.rows;
-    return context_take(&call->lease);
+    return context_take_for(&call->lease, capsule);
 }
 
 static void call_end(model_call *call)
@@ -550,6 +660,8 @@ PyMethodDef model_methods[] = {
     { "model_describe", model_describe, METH_O, NULL },
     { "model_properties", model_properties, METH_O, NULL },
     { "model_tensors", model_tensors, METH_O, NULL },
+    { "model_read", model_read, METH_VARARGS, NULL },
+    { "model_write", model_write, METH_VARARGS, NULL },
     { "model_forward", model_forward, METH_VARARGS, NULL },
     { "model_loss", model_loss, METH_VARARGS, NULL },
     { "model_logprobs", model_logprobs, METH_VARARGS, NULL },

@@ -54,11 +54,18 @@ PyObject *none_or_error(bauta_status status, const bauta_error *err);
 typedef struct context_lease {
     bauta_context *context;
     unsigned generation;
+    bool of_model; /* the context of a model, which keeps it */
 } context_lease;
 
-/* Returns 0, or -1 and sets an exception. Giving back nothing is no error. */
+/* A context of the CPU. Returns 0, or -1 and sets an exception. Giving back
+ * nothing is no error. */
 int context_take(context_lease *lease);
+/* The context for calls of a model. One on a device has its own, which serves
+ * one call at a time: the package holds the model's lock during a call. */
+int context_take_for(context_lease *lease, PyObject *model);
 void context_give(context_lease *lease);
+/* Options with the number of threads, for a context of a device. */
+bauta_options context_options(const char *device, bauta_dtype dtype);
 
 /* ---- Boxes --------------------------------------------------------------- */
 
@@ -70,6 +77,7 @@ typedef struct object_box {
     void *object;
     void (*release)(void *object);
     context_lease lease;
+    bauta_context *device; /* of a model that is not on the CPU, or NULL */
     PyObject *kept[BOX_KEPT];
 } object_box;
 

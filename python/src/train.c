@@ -69,7 +69,7 @@ static PyObject *trainer_create(PyObject *self, PyObject *args)
         object_or_none(documents, CORPUS_BOX, &corpus))
         return NULL;
     bauta_model *weights = object_of(model, MODEL_BOX);
-    if (!weights || context_take(&lease))
+    if (!weights || context_take_for(&lease, model))
         return NULL;
     bauta_status status = bauta_trainer_create(&trainer, lease.context, weights,
                                                text, corpus, &options, &err);

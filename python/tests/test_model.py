@@ -399,3 +399,56 @@ def test_ten_thousand_calls_leak_nothing():
         if grown[-1] < 900:
             return
     raise AssertionError(grown)
+
+
+def test_devices_are_errors_where_they_are_missing():
+    with tempfile.TemporaryDirectory() as folder:
+        decoder().save(folder + "/model")
+        make = lambda **options: Model.preset("gpt2-tiny", BYTES, **options)
+        load = lambda **options: Model.load(folder + "/model", **options)
+        cases = [
+            (lambda: make(device="tpu"), bauta.ArgumentError, 'device is "tpu"'),
+            (lambda: load(device="cuda:x"), bauta.ArgumentError, 'device is "cuda:x"'),
+            (lambda: load(dtype="float16"), bauta.ArgumentError, "dtype is 'float16'"),
+            (lambda: make(dtype="bfloat16"), bauta.ArgumentError, "is float32"),
+        ]
+        if bauta._core.gpu_count() == 0:
+            missing = (NotImplementedError, "")
+            cases += [
+                (lambda: make(device="cuda"), *missing),
+                (lambda: make(device="cuda:1", dtype="bfloat16"), *missing),
+                (lambda: load(device="cuda"), *missing),
+                (lambda: load(device="cuda", trainable=True), *missing),
+            ]
+        all_raise(cases)
+        for model in (load(device="cpu"), make(device="cpu", **TINY)):
+            assert (model.device, model.dtype) == ("cpu", "float32")
+        assert load(dtype="int8").dtype == "int8"
+
+
+def test_weights_are_replaced():
+    one, two = decoder(1), decoder(2)
+    weights = {name: array.copy() for name, array in one.state_dict().items()}
+    two.load_state_dict(weights)
+    assert np.array_equal(one.logits("abc"), two.logits("abc"))
+    bias = {"transformer.ln_f.bias": np.ones(two.hidden_size)}
+    two.load_state_dict(bias, strict=False)
+    assert (two.state_dict()["transformer.ln_f.bias"] == 1).all()
+    assert not np.array_equal(one.logits("abc"), two.logits("abc"))
+    with tempfile.TemporaryDirectory() as folder:
+        one.save(folder + "/model")
+        frozen = Model.load(folder + "/model")
+        bad = {"transformer.ln_f.bias": np.ones(3)}
+        all_raise(
+            [
+                (lambda: two.load_state_dict(bias), ValueError, "there is no array"),
+                (lambda: two.load_state_dict(bad, strict=False), ValueError, "(3,)"),
+                (lambda: two.load_state_dict({"x": 1}, strict=False), ValueError, "'x'"),
+                (lambda: frozen.load_state_dict(weights), ValueError, "trainable"),
+            ]
+        )
+    stream = two.generate("ab", max_new_tokens=9, eos_token_id=[], stream=True)
+    next(stream)
+    two.load_state_dict(weights)
+    with raises(bauta.Error, "while a text was generated"):
+        list(stream)

@@ -26,10 +26,11 @@ static bool target_take(bt_tape *tape, grad_target *target, bt_tensor *tensor)
         return true;
     }
     target->add = tensor->requires_grad;
-    const bt_tensor *own = bt_tape_scratch(tape, tensor->grad_dtype,
-                                           tensor->rows, tensor->columns);
+    const bt_tensor *own =
+        bt_tape_scratch(tape, tensor->grad_dtype, tensor->rows, tensor->stride);
     if (own)
         target->to = *own;
+    target->to.columns = tensor->columns;
     return own != NULL;
 }
 

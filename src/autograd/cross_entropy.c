@@ -93,7 +93,9 @@ static bool run_gradients(bt_tape *tape, const chunk *c, const bt_tensor *x,
     bool add = c->first > 0;
     if (op->dx) {
         bt_tensor dx = bt_tensor_rows(op->dx, c->first, c->count);
-        bt_linear_dx_args args = { dz, op->w, &dx, op->transposed, false };
+        bt_linear_dx_args args = {
+            .dy = dz, .w = op->w, .dx = &dx, .transposed = op->transposed
+        };
         if (!BT_TAPE_RUN(tape, linear_dx, &args))
             return false;
     }

@@ -62,35 +62,65 @@ static bool fits(bt_tape *tape, const bt_tensor *x, const bt_tensor *gain,
     return true;
 }
 
+/* The norm of x, or of x + residual, which is then `sum`. */
+static bt_tensor *forward(bt_tape *tape, bt_norm_args *args, bt_tensor *x,
+                          bt_tensor *gain, bt_tensor *bias)
+{
+    size_t rows = x->rows * args->heads;
+    bool wants = x->requires_grad || gain->requires_grad ||
+                 (bias && bias->requires_grad);
+    bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, wants);
+    norm_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
+    const bt_tensor *mean = bt_tape_scratch(tape, BAUTA_FLOAT32, rows, 1);
+    const bt_tensor *scale = bt_tape_scratch(tape, BAUTA_FLOAT32, rows, 1);
+    if (!scale)
+        return NULL;
+    args->gain = gain;
+    args->bias = bias;
+    args->y = y;
+    args->mean = mean;
+    args->scale = scale;
+    *r = (norm_record){ x,     gain,       bias,          y,          mean,
+                        scale, args->kind, args->epsilon, args->heads };
+    if (!BT_TAPE_RUN(tape, norm, args))
+        return NULL;
+    if (y->requires_grad)
+        bt_tape_record(tape, backward, r, y);
+    return y;
+}
+
 bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                       bt_tensor *bias, bt_norm_kind kind, float epsilon,
                       size_t heads)
 {
     if (!x || !gain || !fits(tape, x, gain, bias, heads))
         return NULL;
-    bool wants = x->requires_grad || gain->requires_grad ||
-                 (bias && bias->requires_grad);
-    bt_tensor *y = bt_tape_output(tape, x->rows, x->columns, wants);
-    norm_record *r = bt_tape_alloc(tape, 1, sizeof(*r));
-    const bt_tensor *mean =
-        bt_tape_scratch(tape, BAUTA_FLOAT32, x->rows * heads, 1);
-    const bt_tensor *scale =
-        bt_tape_scratch(tape, BAUTA_FLOAT32, x->rows * heads, 1);
-    if (!scale)
+    bt_norm_args args = {
+        .kind = kind, .epsilon = epsilon, .heads = heads, .x = x
+    };
+    return forward(tape, &args, x, gain, bias);
+}
+
+bt_tensor *bt_op_add_norm(bt_tape *tape, bt_tensor *a, bt_tensor *b,
+                          bt_tensor *gain, bt_tensor *bias, bt_norm_kind kind,
+                          float epsilon, bt_tensor **sum)
+{
+    *sum = NULL;
+    if (!(bt_tape_stream(tape)->backend->fusions & BT_FUSE_ADD_NORM)) {
+        *sum = bt_op_add(tape, a, b);
+        return bt_op_norm(tape, *sum, gain, bias, kind, epsilon, 1);
+    }
+    bt_tensor *x = a && b ? bt_add_output(tape, a, b) : NULL;
+    if (!x || !gain || !fits(tape, x, gain, bias, 1))
         return NULL;
+    // The record of the sum is first: its backward pass comes last.
+    bt_add_record(tape, a, b, x);
     bt_norm_args args = { .kind = kind,
                           .epsilon = epsilon,
-                          .heads = heads,
-                          .x = x,
-                          .gain = gain,
-                          .bias = bias,
-                          .y = y,
-                          .mean = mean,
-                          .scale = scale };
-    *r = (norm_record){ x, gain, bias, y, mean, scale, kind, epsilon, heads };
-    if (!BT_TAPE_RUN(tape, norm, &args))
-        return NULL;
-    if (y->requires_grad)
-        bt_tape_record(tape, backward, r, y);
-    return y;
+                          .heads = 1,
+                          .x = a,
+                          .residual = b,
+                          .sum = x };
+    *sum = x;
+    return forward(tape, &args, x, gain, bias);
 }

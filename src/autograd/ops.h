@@ -18,16 +18,23 @@
  * bias is (1, outputs) or NULL. */
 bt_tensor *bt_op_linear(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                         bool transposed, bt_tensor *bias);
-
 /* Several layers of one x, each computed as by bt_op_linear() without a
  * residual. If nothing is recorded and there are few rows, they run in one
- * parallel loop, since starting threads costs as much as a small product. False
- * if the tape has failed. */
+ * parallel loop, since starting threads costs as much as a small product. On a
+ * strided backend layers that lie back to back in memory run as one layer, of
+ * which the results are columns; the gradient of x is then one sum over the
+ * outputs of all of them. False if the tape has failed. */
 typedef struct bt_linear_op {
     bt_tensor *w, *bias; /* bias may be NULL */
 } bt_linear_op;
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y);
+
+/* down(act(up(x))), computed as by bt_op_linear() and bt_op_act(); with one
+ * operation for up and act where the backend has that. */
+bt_tensor *bt_op_feed_forward(bt_tape *tape, bt_tensor *x,
+                              const bt_linear_op *up, bt_act act,
+                              const bt_linear_op *down, bool transposed);
 
 /* The rows `ids` of a table, times `scale`. ids (rows) stay valid and unchanged
  * until the tape is rewound, as all host arrays that ops take, except labels.
@@ -43,6 +50,12 @@ bt_tensor *bt_op_norm(bt_tape *tape, bt_tensor *x, bt_tensor *gain,
                       bt_tensor *bias, bt_norm_kind kind, float epsilon,
                       size_t heads);
 
+/* *sum = a + b, and its norm, with the bits of bt_op_add() and bt_op_norm(); in
+ * one operation where the backend has that. */
+bt_tensor *bt_op_add_norm(bt_tape *tape, bt_tensor *a, bt_tensor *b,
+                          bt_tensor *gain, bt_tensor *bias, bt_norm_kind kind,
+                          float epsilon, bt_tensor **sum);
+
 /* An activation of every element; gated (GLU): activation(gate) * up. */
 bt_tensor *bt_op_act(bt_tape *tape, bt_tensor *x, bt_act act);
 bt_tensor *bt_op_gated(bt_tape *tape, bt_tensor *gate, bt_tensor *up,
@@ -55,6 +68,10 @@ bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
                         const uint32_t *positions, const float *frequencies);
 
 bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
+/* Its parts, for ops that contain a sum: an output for a + b, NULL if the tape
+ * has failed or the shapes differ; and a record that y = a + b was computed. */
+bt_tensor *bt_add_output(bt_tape *tape, const bt_tensor *a, const bt_tensor *b);
+void bt_add_record(bt_tape *tape, bt_tensor *a, bt_tensor *b, bt_tensor *y);
 
 /* x * factor. */
 bt_tensor *bt_op_scale(bt_tape *tape, bt_tensor *x, float factor);

@@ -13,6 +13,14 @@
 bool bt_op_kv_write(bt_tape *tape, const bt_kv_batch *batch, size_t layer,
                     const bt_tensor *k, const bt_tensor *v, size_t kv_heads);
 
+/* The same with rotated keys, see bt_op_rotary(). Returns the rotated queries;
+ * NULL if the tape has failed. */
+bt_tensor *bt_op_rotary_kv_write(bt_tape *tape, const bt_kv_batch *batch,
+                                 size_t layer, bt_tensor *q, bt_tensor *k,
+                                 const bt_tensor *v, size_t heads,
+                                 size_t kv_heads, const uint32_t *positions,
+                                 const float *frequencies);
+
 /* Masked attention over the tokens of the block tables and the new rows. The
  * sequences of the plan correspond to the tables, in order. bias may be
  * NULL. */

@@ -64,6 +64,7 @@ struct bt_tape {
     input *inputs;
     free_range *released; /* the latest first */
     free_range *unused;   /* entries to fill */
+    bt_tensor *shared[2]; /* tensors that have one gradient, or NULL */
 };
 
 bauta_status bt_tape_create(bt_tape **out, bt_stream *stream, bauta_error *err)
@@ -113,6 +114,7 @@ void bt_tape_rewind(bt_tape *tape, bool recording)
     tape->inputs = NULL;
     tape->released = NULL;
     tape->unused = NULL;
+    tape->shared[0] = tape->shared[1] = NULL;
     tape->recording = recording;
     tape->failure.status = BAUTA_OK;
 }
@@ -276,6 +278,20 @@ bt_tensor *bt_tape_output(bt_tape *tape, size_t rows, size_t columns,
     return tensor;
 }
 
+bt_tensor *bt_tape_columns(bt_tape *tape, bt_tensor *whole, size_t first,
+                           size_t count)
+{
+    bt_tensor *part = bt_tape_alloc(tape, 1, sizeof(*part));
+    if (!part)
+        return NULL;
+    *part = *whole;
+    part->columns = count;
+    part->offset += first;
+    part->grad = NULL;
+    part->whole = whole;
+    return part;
+}
+
 /* A buffer and a tensor over the caller's memory. */
 static bt_tensor *wrap(bt_tape *tape, bauta_dtype dtype, size_t rows,
                        size_t columns, const void *from)
@@ -428,23 +444,43 @@ void bt_tape_release(bt_tape *tape, const bt_tensor *tensor)
                       bytes_of(tensor, tensor->dtype));
 }
 
+static bool is_shared(const bt_tape *tape, const bt_tensor *tensor)
+{
+    return tensor == tape->shared[0] || tensor == tape->shared[1];
+}
+
+static void share_end(bt_tape *tape)
+{
+    tape->shared[0] = tape->shared[1] = NULL;
+}
+
 static void grad_release(bt_tape *tape, bt_tensor *tensor)
 {
     if (!tensor->grad || !is_block(tape, tensor->grad))
         return;
+    if (is_shared(tape, tensor)) {
+        share_end(tape);
+        tensor->grad = NULL;
+        return;
+    }
     range_release(tape, tensor->grad,
                   tensor->grad_offset * bt_dtype_size(tensor->grad_dtype),
                   bytes_of(tensor, tensor->grad_dtype));
     tensor->grad = NULL;
 }
 
-bool bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add)
+/* Memory for the gradient of a tensor that has none. */
+static bool grad_alloc(bt_tape *tape, bt_tensor *tensor)
 {
-    *add = tensor->grad != NULL;
-    if (!tensor->requires_grad || tape->failure.status)
-        return false;
-    if (tensor->grad)
+    bt_tensor *whole = tensor->whole;
+    if (whole) {
+        if (!whole->grad && !grad_alloc(tape, whole))
+            return false;
+        tensor->grad = whole->grad;
+        tensor->grad_offset =
+            whole->grad_offset + tensor->offset - whole->offset;
         return true;
+    }
     size_t size = bt_dtype_size(tensor->grad_dtype), offset = 0;
     const bt_buffer *buffer =
         range_take(tape, bytes_of(tensor, tensor->grad_dtype), &offset);
@@ -461,10 +497,52 @@ bool bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add)
     return true;
 }
 
+/* Give a tensor that shares its gradient a copy. */
+static bool share_split(bt_tape *tape, bt_tensor *tensor)
+{
+    bt_tensor from = bt_tensor_grad(tensor), to;
+    share_end(tape);
+    tensor->grad = NULL;
+    if (!grad_alloc(tape, tensor))
+        return false;
+    to = bt_tensor_grad(tensor);
+    bt_accumulate_args args = { &from, &to, false };
+    return BT_TAPE_RUN(tape, accumulate, &args);
+}
+
+bool bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add)
+{
+    *add = tensor->grad != NULL;
+    if (!tensor->requires_grad || tape->failure.status)
+        return false;
+    if (tensor->grad)
+        return !is_shared(tape, tensor) || share_split(tape, tensor);
+    return grad_alloc(tape, tensor);
+}
+
+/* Whether `to` could have the gradient of `from`. */
+static bool grad_fits(const bt_tape *tape, const bt_tensor *from,
+                      const bt_tensor *to)
+{
+    return to->requires_grad && !to->grad && !to->whole && !from->whole &&
+           to->grad_dtype == from->grad_dtype && to->stride == from->stride &&
+           is_block(tape, from->grad);
+}
+
+bool bt_tape_share_grad(bt_tape *tape, bt_tensor *from, bt_tensor *to)
+{
+    if (tape->shared[0] || !grad_fits(tape, from, to))
+        return false;
+    to->grad = from->grad;
+    to->grad_offset = from->grad_offset;
+    tape->shared[0] = from;
+    tape->shared[1] = to;
+    return true;
+}
+
 bool bt_tape_pass_grad(const bt_tape *tape, bt_tensor *from, bt_tensor *to)
 {
-    if (!to->requires_grad || to->grad || to->grad_dtype != from->grad_dtype ||
-        to->stride != from->stride || !is_block(tape, from->grad))
+    if (is_shared(tape, from) || !grad_fits(tape, from, to))
         return false;
     to->grad = from->grad;
     to->grad_offset = from->grad_offset;

@@ -73,6 +73,10 @@ void *bt_tape_fail(bt_tape *tape, bauta_status status, const char *format, ...)
  * gradient; ignored when recording is off. NULL if the tape has failed. */
 bt_tensor *bt_tape_output(bt_tape *tape, size_t rows, size_t columns,
                           bool wants);
+/* `count` columns of an output, from `first` on, as a tensor; their gradient is
+ * a part of that of the whole. */
+bt_tensor *bt_tape_columns(bt_tape *tape, bt_tensor *whole, size_t first,
+                           size_t count);
 /* An uninitialised tensor of any type, without a gradient. */
 bt_tensor *bt_tape_scratch(bt_tape *tape, bauta_dtype dtype, size_t rows,
                            size_t columns);
@@ -90,6 +94,12 @@ bool bt_tape_grad(bt_tape *tape, bt_tensor *tensor, bool *add);
  * op's output `from` instead of a copy. False, and nothing is changed, if `to`
  * requires none or has one, or if the gradient is not the tape's memory. */
 bool bt_tape_pass_grad(const bt_tape *tape, bt_tensor *from, bt_tensor *to);
+/* In a backward function: let `to` read the gradient of `from`, of the same
+ * shape, which is the tape's, instead of a copy. Whichever is asked for by
+ * bt_tape_grad() first gets a copy then; if one is discarded before, the other
+ * has it alone. False, and nothing is changed, if `to` requires no gradient or
+ * has one, or if two others share one. */
+bool bt_tape_share_grad(bt_tape *tape, bt_tensor *from, bt_tensor *to);
 /* In a backward function: reuse the memory of a scratch tensor for gradients.
  * NULL is allowed. */
 void bt_tape_release(bt_tape *tape, const bt_tensor *tensor);

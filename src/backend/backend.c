@@ -23,14 +23,6 @@ bauta_status bt_unsupported(const bt_stream *stream, bt_op op,
                    names[op], bt_dtype_name(dtype));
 }
 
-bauta_status bt_unsupported_bias(const bt_stream *stream, bt_op op,
-                                 bauta_error *err)
-{
-    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                   "the device \"%s\" has no %s with a softcap or a bias",
-                   stream->device, names[op]);
-}
-
 /* Bytes of a row, of the step from row to row, and where the first one is. */
 typedef struct extent {
     size_t row, step, offset, rows;
@@ -55,9 +47,9 @@ bauta_status bt_tensor_upload(bt_stream *stream, const bt_tensor *to,
     extent e = extent_of(to);
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; i < e.rows && !status; i++)
-        status =
-            stream->backend->upload(stream, to->buffer, e.offset + i * e.step,
-                                    (const char *)from + i * e.row, e.row, err);
+        status = to->buffer->backend->upload(
+            stream, to->buffer, e.offset + i * e.step,
+            (const char *)from + i * e.row, e.row, err);
     return status;
 }
 
@@ -67,9 +59,9 @@ bauta_status bt_tensor_download(bt_stream *stream, void *to,
     extent e = extent_of(from);
     bauta_status status = BAUTA_OK;
     for (size_t i = 0; i < e.rows && !status; i++)
-        status = stream->backend->download(stream, (char *)to + i * e.row,
-                                           from->buffer, e.offset + i * e.step,
-                                           e.row, err);
+        status = from->buffer->backend->download(
+            stream, (char *)to + i * e.row, from->buffer, e.offset + i * e.step,
+            e.row, err);
     return status;
 }
 

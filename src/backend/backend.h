@@ -16,7 +16,8 @@
  * Conventions. Tensors are float32 unless a backend supports more types. Inputs
  * and outputs do not overlap unless it says so. Weights and their gradients, x
  * and y of linear and its gradients, logits, and operands of softcap and
- * accumulate may have a stride; all others are dense. Ids, positions and labels
+ * accumulate may have a stride; all others are dense, unless the backend is
+ * `strided`. Ids, positions and labels
  * are tensors of one column, whose values have been checked. `add`: the result
  * is added to what the output holds; otherwise the output is uninitialised. A
  * result of a row depends on this row alone, and sums over rows have a fixed
@@ -53,12 +54,21 @@ typedef struct bt_linear_args {
     size_t count;       /* of layers, at most BT_LINEAR_LAYERS_MAX */
     const bt_linear_layer *layers;
     bool transposed;
+    /* With BT_FUSE_LINEAR_ACT: y = act(y), of the rounded y, which goes to
+     * `pre` unless that is NULL. Of one layer, then. */
+    bool has_act;
+    bt_act act;
+    const bt_tensor *pre;
 } bt_linear_args;
 
 /* dx = dy W */
 typedef struct bt_linear_dx_args {
     const bt_tensor *dy, *w, *dx;
     bool transposed, add;
+    /* With BT_FUSE_LINEAR_ACT: dx = dx act'(slope), of the rounded dx, and
+     * without `add`. Else NULL. */
+    const bt_tensor *slope;
+    bt_act act;
 } bt_linear_dx_args;
 
 /* dW = dy^T x, in the layout of W */
@@ -106,6 +116,9 @@ typedef struct bt_norm_args {
     size_t heads;
     const bt_tensor *x, *gain, *bias; /* bias may be NULL */
     const bt_tensor *y, *mean, *scale;
+    /* Of one head, with BT_FUSE_ADD_NORM: sum = x + residual, and that is
+     * normalized as it is stored. Else NULL. */
+    const bt_tensor *residual, *sum;
 } bt_norm_args;
 
 typedef struct bt_norm_grad_args {
@@ -204,7 +217,8 @@ typedef enum bt_plan_use {
 typedef struct bt_attention_bias {
     float softcap;           /* 0: none */
     const bt_tensor *slopes; /* (1, heads) float32, or NULL */
-    const bt_tensor *table;  /* (distances, heads) float32, or NULL */
+    const bt_tensor *table;  /* (distances, heads) float32, or of the type of
+                                activations; or NULL */
     ptrdiff_t first_distance;
     const bt_tensor *positions; /* (rows, 1) uint32: of the queries in their
                                    sequences; with slopes or a table */
@@ -231,7 +245,7 @@ typedef struct bt_attention_grad_args {
     const bt_tensor *q, *k, *v, *out, *lse, *dout;
     const bt_tensor *dq, *dk, *dv;
     const bt_attention_bias *bias; /* or NULL */
-    const bt_tensor *dtable;       /* of the bias; NULL: not wanted */
+    const bt_tensor *dtable;       /* float32, of the bias; NULL: not wanted */
     bool add_dtable;
 } bt_attention_grad_args;
 
@@ -241,6 +255,12 @@ typedef struct bt_kv_write_args {
     const struct bt_kv_batch *batch; /* block_table.h */
     size_t layer;
     const bt_tensor *k, *v; /* (rows, kv_heads * dim) */
+    /* With BT_FUSE_ROTARY_KV_WRITE: k is rotated before it is written, and q,
+     * of `heads` heads, to q_out; see bt_rotary_args. All rows belong to
+     * sequences, and all heads have one size. Else NULL. */
+    const bt_tensor *positions, *frequencies;
+    size_t heads;
+    const bt_tensor *q, *q_out;
 } bt_kv_write_args;
 
 /* Copy the first `tokens` tokens of pages to others: copy on write. */
@@ -422,6 +442,14 @@ typedef struct bt_op_shape {
     bool biased;
 } bt_op_shape;
 
+/* Operations that a backend runs as one, with the bits of the parts. Where it
+ * does not have one, autograd runs the parts. */
+enum {
+    BT_FUSE_LINEAR_ACT = 1,     /* linear, act; linear_dx, act_grad */
+    BT_FUSE_ADD_NORM = 2,       /* add, norm */
+    BT_FUSE_ROTARY_KV_WRITE = 4 /* rotary of q and k, kv_write */
+};
+
 #define BT_OP_SLOT(name)                                                   \
     bauta_status (*name)(bt_stream * stream, const bt_##name##_args *args, \
                          bauta_error *err);
@@ -433,6 +461,12 @@ struct bt_backend {
     /* Rows of logits that the loss computes at a time. It changes no bit of the
      * loss and of the gradients of rows. */
     size_t logits_rows;
+    /* Operands and results of norm, act, rotary, attention, kv_write,
+     * paged_attention, and their gradients, may have a stride, of which columns
+     * that begin at a multiple of 8 are parts. Then adjacent layers of one
+     * input run as one layer, and its results are parts of one matrix. */
+    bool strided;
+    unsigned fusions; /* BT_FUSE_... */
 
     /* A stream for one more thread of the caller, with a single thread for its
      * computations; or NULL if streams cannot be forked. */
@@ -495,13 +529,11 @@ const char *bt_op_name(bt_op op);
  * norm for bfloat16". */
 bauta_status bt_unsupported(const bt_stream *stream, bt_op op,
                             bauta_dtype dtype, bauta_error *err);
-/* The same for attention whose scores have a softcap or a bias. */
-bauta_status bt_unsupported_bias(const bt_stream *stream, bt_op op,
-                                 bauta_error *err);
 
 /* ---- Tensors and host memory ------------------------------------------- */
 
-/* Copy all rows of a tensor from or to dense host memory of its type. */
+/* Copy all rows of a tensor from or to dense host memory of its type. The
+ * stream may be NULL for a tensor that is visible to the host. */
 bauta_status bt_tensor_upload(bt_stream *stream, const bt_tensor *to,
                               const void *from, bauta_error *err);
 bauta_status bt_tensor_download(bt_stream *stream, void *to,

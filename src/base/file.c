@@ -202,6 +202,15 @@ void bt_file_map_release(bt_file_map *map)
     *map = (bt_file_map){ NULL, 0 };
 }
 
+void bt_file_map_forget(const void *bytes, size_t size)
+{
+    uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    uintptr_t from = ((uintptr_t)bytes + page - 1) / page * page;
+    uintptr_t to = ((uintptr_t)bytes + size) / page * page;
+    if (from < to)
+        (void)madvise((void *)from, to - from, MADV_DONTNEED); // only a hint
+}
+
 /* ---- Atomic files
  * -------------------------------------------------------------- */
 

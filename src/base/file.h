@@ -27,6 +27,9 @@ typedef struct bt_file_map {
 bauta_status bt_file_map_init(bt_file_map *map, const char *path,
                               bauta_error *err);
 void bt_file_map_release(bt_file_map *map);
+/* Give back the memory of some bytes of a mapped file. They are read from the
+ * file again if they are used once more. */
+void bt_file_map_forget(const void *bytes, size_t size);
 
 /* A file that is written under a temporary name in the same directory.
  * Committing syncs it and renames it over the target in one step. Freeing

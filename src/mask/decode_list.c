@@ -78,7 +78,7 @@ static bt_decode_tile add_tile(list_draft *d, row_cursor *rows, size_t count,
 /* ---- units and their items ---------------------------------------------- */
 
 /* A new item of the unit, of which nothing is seen yet. */
-static void add_item(list_draft *d, size_t row, size_t rows)
+static void add_item(list_draft *d, size_t row, size_t rows, size_t block)
 {
     bt_decode_list *list = d->list;
     size_t at = list->item_count++, tiles = list->chunk_tiles;
@@ -87,7 +87,8 @@ static void add_item(list_draft *d, size_t row, size_t rows)
     d->items[at] = (bt_decode_item){ .row = (int32_t)row,
                                      .rows = (int32_t)rows,
                                      .unit = (int32_t)list->unit_count,
-                                     .slot = (int32_t)at };
+                                     .slot = (int32_t)at,
+                                     .key = (int32_t)(block * BT_BLOCK) };
     memset(d->tiles + at * tiles, -1, tiles * sizeof(bt_decode_tile));
 }
 
@@ -108,7 +109,7 @@ static void add_unit(list_draft *d, const bt_decode_sequence *sequence,
             break;
         block = next;
         if (chunk != block / tiles)
-            add_item(d, d->row, count);
+            add_item(d, d->row, count, block / tiles * tiles);
         chunk = block / tiles;
         bt_decode_tile tile =
             add_tile(d, rows, count, sequence->block_table, block);
@@ -118,7 +119,7 @@ static void add_unit(list_draft *d, const bt_decode_sequence *sequence,
         }
     }
     if (item == list->item_count) // it sees nothing
-        add_item(d, d->row, count);
+        add_item(d, d->row, count, 0);
     for (size_t i = item; d->items && i < list->item_count; i++) {
         d->items[i].first = (int32_t)item;
         d->items[i].parts = (int32_t)(list->item_count - item);

@@ -36,7 +36,7 @@ typedef struct bt_decode_item {
     int32_t slot, first; /* where its result goes, and that of the unit's first
                             item, of which the others follow */
     int32_t tiles;       /* that are visible */
-    int32_t unused;
+    int32_t key;         /* its first one: that of the chunk */
 } bt_decode_item;
 
 typedef struct bt_decode_list {

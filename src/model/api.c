@@ -8,6 +8,7 @@
 #include "base/sized.h"
 #include "formats/run_folder.h"
 #include "model/layer_mask.h"
+#include "runtime/context.h"
 
 #include <string.h>
 
@@ -83,28 +84,62 @@ static bauta_status phrases_read(bauta_model *model, bauta_error *err)
     return status;
 }
 
-static bauta_status load(bauta_model **out, const char *folder, bool trainable,
-                         bauta_error *err)
+static bauta_status load(bauta_model **out, const char *folder,
+                         bt_load_mode mode, bauta_error *err)
 {
     bauta_model *model = bt_alloc_zero(1, sizeof(*model));
     if (!model)
         return bt_fail_memory(err, "a model", sizeof(*model));
-    model->trainable = trainable;
-    bauta_status status = bt_model_store_load(
-        &model->store, folder, trainable ? BT_LOAD_TRAINABLE : BT_LOAD_MAPPED,
-        err);
+    model->trainable = mode == BT_LOAD_TRAINABLE;
+    bauta_status status = bt_model_store_load(&model->store, folder, mode, err);
     if (!status)
         status = entries_list(model, err);
     if (!status)
         status = generation_read(model, folder, err);
     if (!status)
         status = phrases_read(model, err);
-    if (!status)
+    if (!status && mode != BT_LOAD_DEFERRED)
         status = bt_model_verify(model, folder, err);
     if (status)
         bauta_model_free(model);
     else
         *out = model;
+    return status;
+}
+
+/* Load without a context, or to the device of one. */
+static bauta_status load_resolved(bauta_model **out, const char *folder,
+                                  bool trainable, bauta_context *context,
+                                  bauta_error *err)
+{
+    bt_load_mode mode = trainable ? BT_LOAD_TRAINABLE : BT_LOAD_MAPPED;
+    bool verified = false;
+    bauta_status status = BAUTA_OK;
+    bool moves = context && !context->stream->backend->host_visible;
+    if (moves) // digests are of float32, which a checkpoint has in its files
+        status = bt_model_has_digests(&verified, folder, err);
+    if (!status)
+        status = load(out, folder, moves && !verified ? BT_LOAD_DEFERRED : mode,
+                      err);
+    if (!status && moves) {
+        status = bauta_model_to(*out, context, err);
+        if (status) {
+            bauta_model_free(*out);
+            *out = NULL;
+        }
+    }
+    return status;
+}
+
+static bauta_status load_folder(bauta_model **out, const char *folder,
+                                bool trainable, bauta_context *context,
+                                bauta_error *err)
+{
+    char *resolved;
+    bauta_status status = bt_run_resolve(&resolved, folder, err);
+    if (!status)
+        status = load_resolved(out, resolved, trainable, context, err);
+    bt_free(resolved);
     return status;
 }
 
@@ -114,12 +149,17 @@ bauta_status bauta_model_load(bauta_model **out, const char *folder,
     BT_NEED(out, err);
     *out = NULL;
     BT_NEED(folder, err);
-    char *resolved;
-    bauta_status status = bt_run_resolve(&resolved, folder, err);
-    if (!status)
-        status = load(out, resolved, trainable, err);
-    bt_free(resolved);
-    return status;
+    return load_folder(out, folder, trainable, NULL, err);
+}
+
+bauta_status bauta_model_load_to(bauta_model **out, const char *folder,
+                                 bauta_context *context, bauta_error *err)
+{
+    BT_NEED(out, err);
+    *out = NULL;
+    BT_NEED(folder, err);
+    BT_NEED(context, err);
+    return load_folder(out, folder, false, context, err);
 }
 
 bauta_status bauta_model_create(bauta_model **out, const char *config,
@@ -283,6 +323,18 @@ bauta_status bauta_model_tensor(const bauta_model *model, size_t index,
     return BAUTA_OK;
 }
 
+/* The entry with this name; NULL, with an error, if there is none. */
+static const bt_named_tensor *entry_find(const bauta_model *model,
+                                         const char *name, bauta_error *err)
+{
+    for (size_t i = 0; i < model->tensor_count; i++)
+        if (strcmp(model->tensors[i].name, name) == 0)
+            return &model->tensors[i];
+    bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",
+            bt_quote(name).text);
+    return NULL;
+}
+
 bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
                                      bauta_tensor *tensor, bauta_error *err)
 {
@@ -293,14 +345,61 @@ bauta_status bauta_model_find_tensor(const bauta_model *model, const char *name,
         BT_SIZED_CHECK(tensor, BAUTA_TENSOR_INIT, "tensor", err);
     if (status)
         return status;
-    for (size_t i = 0; i < model->tensor_count; i++)
-        if (strcmp(model->tensors[i].name, name) == 0) {
-            bauta_tensor found = tensor_of(model, &model->tensors[i]);
-            BT_SIZED_WRITE(tensor, &found);
-            return BAUTA_OK;
-        }
-    return bt_fail(err, BAUTA_ERR_ARGUMENT, "the model has no tensor \"%s\"",
-                   bt_quote(name).text);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    bauta_tensor found = tensor_of(model, entry);
+    BT_SIZED_WRITE(tensor, &found);
+    return BAUTA_OK;
+}
+
+bauta_status bauta_model_read_tensor(const bauta_model *model, const char *name,
+                                     float *to, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(to, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    if (entry->tensor->packed)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "the weights are packed as %s",
+                       bt_model_dtype_name(model->dtype));
+    return bt_model_download(model, entry->tensor, to, err);
+}
+
+bauta_status bauta_model_read_gradient(const bauta_model *model,
+                                       const char *name, float *to,
+                                       bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(to, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    bt_tensor grad = bt_tensor_grad(entry->tensor);
+    if (!grad.buffer)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the tensor \"%s\" has no gradient",
+                       bt_quote(name).text);
+    return bt_tensor_download(model->store->stream, to, &grad, err);
+}
+
+bauta_status bauta_model_write_tensor(bauta_model *model, const char *name,
+                                      const float *from, bauta_error *err)
+{
+    BT_NEED(model, err);
+    BT_NEED(name, err);
+    BT_NEED(from, err);
+    const bt_named_tensor *entry = entry_find(model, name, err);
+    if (!entry)
+        return BAUTA_ERR_ARGUMENT;
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only");
+    return bt_model_upload(model, entry->tensor, from, err);
 }
 
 bauta_status bauta_model_zero_gradients(bauta_model *model, bauta_error *err)

@@ -52,6 +52,12 @@ bauta_status bt_model_finish_write(const bauta_model *model,
                                    const bauta_context *context,
                                    bauta_error *err);
 
+/* Copy a parameter to or from host memory as float32. */
+bauta_status bt_model_download(const bauta_model *model, const bt_tensor *from,
+                               float *to, bauta_error *err);
+bauta_status bt_model_upload(const bauta_model *model, const bt_tensor *to,
+                             const float *from, bauta_error *err);
+
 /* "float32", "bfloat16" or "int8". */
 const char *bt_model_dtype_name(bauta_dtype weights);
 
@@ -67,6 +73,10 @@ bauta_status bt_model_write(const bauta_model *model, const float *weights,
                             const bt_atomic_directory *to, bauta_error *err);
 
 /* ---- model_digests.c --------------------------------------------------- */
+
+/* Whether a folder has digests that a model is verified against. */
+bauta_status bt_model_has_digests(bool *has, const char *folder,
+                                  bauta_error *err);
 
 /* Over the names, shapes and values of all tensors; weights as in
  * bt_model_write(). */

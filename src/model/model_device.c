@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_device.c - moving a model's parameters from one device to another. */
 #include "base/error.h"
+#include "base/file.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "formats/weight_files.h"
@@ -64,6 +65,51 @@ bauta_status bt_model_store_round(bt_model_store *store, bauta_error *err)
     return store->stream->backend->accumulate(store->stream, &args, err);
 }
 
+/* ---- reading and writing ------------------------------------------------- */
+
+/* The float32 original of a parameter, which may be the parameter itself. */
+static bt_tensor master_of(const bauta_model *model, const bt_tensor *tensor)
+{
+    bt_tensor master = *tensor;
+    const bt_model_store *store = model->store;
+    if (tensor->buffer == &store->copies && store->weights.memory) {
+        master.buffer = &store->weights;
+        master.dtype = BAUTA_FLOAT32;
+    }
+    return master;
+}
+
+bauta_status bt_model_download(const bauta_model *model, const bt_tensor *from,
+                               float *to, bauta_error *err)
+{
+    bt_tensor master = master_of(model, from);
+    size_t count = from->rows * from->columns;
+    if (master.dtype == BAUTA_FLOAT32)
+        return bt_tensor_download(model->store->stream, to, &master, err);
+    void *raw = bt_alloc(count * bt_dtype_size(master.dtype));
+    if (!raw)
+        return bt_fail_memory(err, "a tensor", count);
+    bauta_status status =
+        bt_tensor_download(model->store->stream, raw, &master, err);
+    if (!status)
+        bt_convert_f32(to, raw, master.dtype, count);
+    bt_free(raw);
+    return status;
+}
+
+bauta_status bt_model_upload(const bauta_model *model, const bt_tensor *to,
+                             const float *from, bauta_error *err)
+{
+    bt_tensor master = master_of(model, to), copy = *to;
+    bt_stream *stream = model->store->stream;
+    bt_accumulate_args round = { &master, &copy, false };
+    bauta_status status = bt_tensor_upload(stream, &master, from, err);
+    if (!status && copy.buffer != master.buffer)
+        status = stream->backend->accumulate(stream, &round, err);
+    // The next call may be one of another context.
+    return status || !stream ? status : stream->backend->sync(stream, err);
+}
+
 /* ---- moving -------------------------------------------------------------- */
 
 /* New memory, and what the old memory holds. */
@@ -94,22 +140,33 @@ static bauta_status zeros_alloc(const move *m, bt_buffer *to, size_t bytes)
     return status ? status : backend->fill(m->stream, to, 0, 0, bytes, m->err);
 }
 
-/* Write floats to a buffer of the type that the device computes in. */
-static bauta_status rounded_upload(const move *m, const bt_buffer *to,
-                                   size_t offset, const float *from,
+/* Write numbers of one type to a buffer of another, from element `offset` on,
+ * some at a time. */
+static bauta_status convert_upload(const move *m, const bt_buffer *to,
+                                   size_t offset, bauta_dtype to_dtype,
+                                   const void *from, bauta_dtype dtype,
                                    size_t count)
 {
-    bauta_dtype dtype = m->stream->dtype;
-    size_t size = bt_dtype_size(dtype);
-    if (dtype == BAUTA_FLOAT32)
-        return m->stream->backend->upload(m->stream, to, offset * size, from,
-                                          count * size, m->err);
-    void *rounded = bt_alloc(count * size);
-    if (!rounded)
-        return bt_fail_memory(m->err, "rounded weights", count * size);
-    bt_convert_from_f32(rounded, dtype, from, count);
-    bauta_status status = m->stream->backend->upload(
-        m->stream, to, offset * size, rounded, count * size, m->err);
+    enum { SOME = 1 << 20 };
+    const bt_backend *backend = m->stream->backend;
+    size_t size = bt_dtype_size(to_dtype), from_size = bt_dtype_size(dtype);
+    bauta_status status = BAUTA_OK;
+    if (dtype == to_dtype)
+        return backend->upload(m->stream, to, offset * size, from, count * size,
+                               m->err);
+    size_t some = bt_size_min(count, SOME);
+    float *floats = bt_alloc(some * sizeof(*floats));
+    void *rounded = bt_alloc(some * size);
+    if (!floats || !rounded)
+        status = bt_fail_memory(m->err, "some weights", some * sizeof(*floats));
+    for (size_t done = 0; done < count && !status; done += some) {
+        size_t n = bt_size_min(some, count - done);
+        bt_convert_f32(floats, (const char *)from + done * from_size, dtype, n);
+        bt_convert_from_f32(rounded, to_dtype, floats, n);
+        status = backend->upload(m->stream, to, (offset + done) * size, rounded,
+                                 n * size, m->err);
+    }
+    bt_free(floats);
     bt_free(rounded);
     return status;
 }
@@ -122,9 +179,9 @@ static bauta_status sinusoids_move(move *m, int i)
     size_t count = from->of->bytes / bt_dtype_size(m->store->dtype);
     bauta_status status = zeros_alloc(m, &m->new_sinusoids[i],
                                       count * bt_dtype_size(m->stream->dtype));
-    return status
-               ? status
-               : rounded_upload(m, &m->new_sinusoids[i], 0, from->data, count);
+    return status ? status
+                  : convert_upload(m, &m->new_sinusoids[i], 0, m->stream->dtype,
+                                   from->data, BAUTA_FLOAT32, count);
 }
 
 static bauta_status memory_alloc(move *m)
@@ -144,24 +201,38 @@ static bauta_status memory_alloc(move *m)
     return status;
 }
 
+/* Where a parameter is now, and in which type. */
+static const void *data_of(const move *m, const char *name,
+                           const bt_tensor *tensor, bauta_dtype *dtype)
+{
+    *dtype = BAUTA_FLOAT32;
+    if (!tensor->buffer) {
+        const bt_stored_tensor *stored = bt_model_store_find(m->store, name);
+        *dtype = stored->dtype;
+        return stored->data;
+    }
+    bool mapped = tensor->buffer != &m->store->weights &&
+                  tensor->buffer != &m->store->copies;
+    return mapped ? bt_tensor_host(tensor) : m->weights.data + tensor->offset;
+}
+
 /* Copy a parameter to its new place. */
 static void upload_one(void *user, const char *name, bt_tensor *tensor,
                        int rank)
 {
     move *m = user;
-    (void)name;
     (void)rank;
-    bool mapped = tensor->buffer != &m->store->weights &&
-                  tensor->buffer != &m->store->copies;
-    const float *from =
-        mapped ? bt_tensor_host(tensor) : m->weights.data + tensor->offset;
+    bauta_dtype dtype;
+    const void *from = data_of(m, name, tensor, &dtype);
     size_t count = tensor->rows * tensor->columns;
     if (!m->status && m->new_weights.memory)
-        m->status = m->stream->backend->upload(m->stream, &m->new_weights,
-                                               m->floats * sizeof(float), from,
-                                               count * sizeof(float), m->err);
+        m->status = convert_upload(m, &m->new_weights, m->floats, BAUTA_FLOAT32,
+                                   from, dtype, count);
     if (!m->status && m->rounds)
-        m->status = rounded_upload(m, &m->new_copies, m->floats, from, count);
+        m->status = convert_upload(m, &m->new_copies, m->floats,
+                                   m->stream->dtype, from, dtype, count);
+    if (!tensor->buffer)
+        bt_file_map_forget(from, count * bt_dtype_size(dtype));
     m->floats += bt_tensor_floats(tensor);
 }
 

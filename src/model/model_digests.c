@@ -51,6 +51,16 @@ bauta_status bt_model_config_digest(uint64_t *digest, const bauta_model *model,
     return status;
 }
 
+bauta_status bt_model_has_digests(bool *has, const char *folder,
+                                  bauta_error *err)
+{
+    json_t *record;
+    bauta_status status = bt_trainer_record_open(&record, folder, err);
+    *has = !status && record;
+    json_decref(record);
+    return status;
+}
+
 bauta_status bt_model_verify(const bauta_model *model, const char *folder,
                              bauta_error *err)
 {

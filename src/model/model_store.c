@@ -329,7 +329,7 @@ static bauta_status weights_bind(bt_model_store *store, const char *path,
                   .err = err };
     bt_unexpected_tensors_adopt(store, b.path);
     bauta_status status = weights_count(&b);
-    if (status)
+    if (status || load == BT_LOAD_DEFERRED)
         return status;
     status = memory_alloc(store, b.floats, load == BT_LOAD_TRAINABLE, err);
     if (status)

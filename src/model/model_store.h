@@ -11,6 +11,8 @@
 typedef enum bt_load_mode {
     BT_LOAD_MAPPED,    /* float32 stays in the mapped file, read-only */
     BT_LOAD_TRAINABLE, /* all are copied and have gradients, which start at 0 */
+    BT_LOAD_DEFERRED   /* they stay in the files, whatever their type, until
+                          bauta_model_to() moves them to a device */
 } bt_load_mode;
 
 typedef struct bt_model_store {

@@ -40,6 +40,43 @@ static bt_tensor *norm(forward_state *state, bt_tensor *x,
                       state->config->epsilon, 1);
 }
 
+/* The residual stream: x, and what a sublayer gave, which the next norm adds
+ * to it. */
+typedef struct residual_stream {
+    bt_tensor *x, *add; /* add may be NULL */
+} residual_stream;
+
+static bt_tensor *stream_sum(forward_state *state, residual_stream *r)
+{
+    if (r->add)
+        r->x = bt_op_add(state->tape, r->x, r->add);
+    r->add = NULL;
+    return r->x;
+}
+
+static bt_tensor *stream_norm(forward_state *state, residual_stream *r,
+                              bt_norm_params *params)
+{
+    if (!r->add)
+        return norm(state, r->x, params);
+    bt_tensor *y =
+        bt_op_add_norm(state->tape, r->x, r->add, gain_of(state, &params->gain),
+                       optional(&params->bias), state->config->norm,
+                       state->config->epsilon, &r->x);
+    r->add = NULL;
+    return y;
+}
+
+/* Once the tape has failed there may be no tensor. */
+static void stream_add(forward_state *state, residual_stream *r, bt_tensor *y)
+{
+    stream_sum(state, r);
+    if (y)
+        r->add = y;
+    else
+        r->x = NULL;
+}
+
 static bt_tensor *linear(forward_state *state, bt_tensor *x,
                          bt_linear_params *d)
 {
@@ -58,11 +95,17 @@ static bool linears(forward_state *state, bt_tensor *x, size_t count,
                          state->config->transposed, y);
 }
 
+/* Whether there is dropout in this pass. */
+static bool drops(const forward_state *state)
+{
+    return state->input->dropout.rate != 0 && bt_tape_recording(state->tape);
+}
+
 static bt_tensor *dropout(forward_state *state, bt_tensor *x)
 {
     const bt_dropout_input *drop = &state->input->dropout;
     uint32_t site = state->site++;
-    if (drop->rate == 0 || !bt_tape_recording(state->tape))
+    if (!drops(state))
         return x;
     return bt_op_dropout(state->tape, x, drop->rate, drop->seed, site,
                          drop->tokens);
@@ -78,17 +121,22 @@ static const float *frequencies_of(const forward_state *state)
                                               : model->frequencies;
 }
 
-/* Apply the norm of each head and the rotary positions to queries or keys. */
-static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x,
-                               bt_norm_params *params, size_t heads)
+/* The norm of each head of queries or keys. */
+static bt_tensor *norm_heads(forward_state *state, bt_tensor *x,
+                             bt_norm_params *params, size_t heads)
 {
-    if (state->config->qk_norm)
-        x = bt_op_norm(state->tape, x, gain_of(state, &params->gain), NULL,
-                       BT_NORM_RMS, state->config->epsilon, heads);
-    if (state->config->position_kind == BT_POSITIONS_ROTARY)
-        x = bt_op_rotary(state->tape, x, heads, state->input->positions,
-                         frequencies_of(state));
-    return x;
+    if (!state->config->qk_norm)
+        return x;
+    return bt_op_norm(state->tape, x, gain_of(state, &params->gain), NULL,
+                      BT_NORM_RMS, state->config->epsilon, heads);
+}
+
+static bt_tensor *apply_rotary(forward_state *state, bt_tensor *x, size_t heads)
+{
+    if (state->config->position_kind != BT_POSITIONS_ROTARY)
+        return x;
+    return bt_op_rotary(state->tape, x, heads, state->input->positions,
+                        frequencies_of(state));
 }
 
 static const bt_attention_plan *self_plan(const forward_state *state)
@@ -138,6 +186,23 @@ static void save_qk(const forward_state *state, bt_saved_qk *saved,
         saved[state->layer] = (bt_saved_qk){ q, k, relative };
 }
 
+/* Write keys and values to the cache, after the rotary positions, and attend to
+ * it. */
+static bt_tensor *self_attention_cached(forward_state *state, bt_tensor *q,
+                                        bt_tensor *k, bt_tensor *v,
+                                        const bt_bias_op *bias)
+{
+    const bt_stack_config *s = state->stack->config;
+    const bt_kv_batch *kv = state->input->self_kv;
+    if (state->config->position_kind == BT_POSITIONS_ROTARY)
+        q = bt_op_rotary_kv_write(
+            state->tape, kv, state->layer, q, k, v, s->heads, s->kv_heads,
+            state->input->positions, frequencies_of(state));
+    else if (!bt_op_kv_write(state->tape, kv, state->layer, k, v, s->kv_heads))
+        return NULL;
+    return attend_cached(state, q, self_plan(state), kv, bias);
+}
+
 static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
                                  bt_attention_params *params)
 {
@@ -147,19 +212,18 @@ static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
     bt_tensor *projected[3];
     if (!linears(state, x, 3, projections, projected))
         return NULL;
-    bt_tensor *q = apply_rotary(state, projected[0], &params->q_norm, s->heads);
+    bt_tensor *q = norm_heads(state, projected[0], &params->q_norm, s->heads);
     bt_tensor *k =
-        apply_rotary(state, projected[1], &params->k_norm, s->kv_heads);
+        norm_heads(state, projected[1], &params->k_norm, s->kv_heads);
     bt_tensor *v = projected[2];
     bt_bias_op terms;
     const bt_bias_op *bias = self_bias(state, &terms);
+    if (state->input->self_kv)
+        return self_attention_cached(state, q, k, v, bias);
+    q = apply_rotary(state, q, s->heads);
+    k = apply_rotary(state, k, s->kv_heads);
     save_qk(state, state->input->saved_qk, q, k, state->relative);
-    const bt_kv_batch *kv = state->input->self_kv;
-    if (!kv)
-        return attend(state, q, k, v, self_plan(state), bias);
-    if (!bt_op_kv_write(state->tape, kv, state->layer, k, v, s->kv_heads))
-        return NULL;
-    return attend_cached(state, q, self_plan(state), kv, bias);
+    return attend(state, q, k, v, self_plan(state), bias);
 }
 
 static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
@@ -195,26 +259,30 @@ bool bt_transformer_write_cross_kv(bt_tape *tape, bt_model *model,
 static bt_tensor *feed_forward(forward_state *state, bt_tensor *x,
                                bt_layer *layer)
 {
+    const bt_model_config *config = state->config;
     bt_linear_params *const projections[] = { &layer->up, &layer->gate };
-    bt_tensor *projected[2] = { NULL, NULL };
-    if (!linears(state, x, state->config->gated ? 2 : 1, projections,
-                 projected))
+    bt_tensor *projected[2];
+    bt_linear_op up = { &layer->up.w, optional(&layer->up.bias) };
+    bt_linear_op down = { &layer->down.w, optional(&layer->down.bias) };
+    if (!config->gated)
+        return bt_op_feed_forward(state->tape, x, &up, config->act, &down,
+                                  config->transposed);
+    if (!linears(state, x, 2, projections, projected))
         return NULL;
-    bt_tensor *up =
-        state->config->gated
-            ? bt_op_gated(state->tape, projected[1], projected[0],
-                          state->config->act)
-            : bt_op_act(state->tape, projected[0], state->config->act);
-    return linear(state, up, &layer->down);
+    return linear(
+        state,
+        bt_op_gated(state->tape, projected[1], projected[0], config->act),
+        &layer->down);
 }
 
 typedef enum sublayer { SELF, CROSS, FFN } sublayer;
 
 /* A sublayer with its residual connection: pre-norm, or post-norm. */
-static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
-                           sublayer which, bt_norm_params *params)
+static void residual(forward_state *state, residual_stream *r, bt_layer *layer,
+                     sublayer which, bt_norm_params *params)
 {
-    bt_tensor *y = state->config->norm_first ? norm(state, x, params) : x;
+    bt_tensor *y = state->config->norm_first ? stream_norm(state, r, params)
+                                             : stream_sum(state, r);
     if (which == SELF)
         y = linear(state, self_attention(state, y, &layer->self),
                    &layer->self.out);
@@ -227,77 +295,86 @@ static bt_tensor *residual(forward_state *state, bt_tensor *x, bt_layer *layer,
         y = norm(state, y,
                  which == SELF ? &layer->self_post_norm
                                : &layer->ffn_post_norm);
-    y = bt_op_add(state->tape, x, dropout(state, y));
-    return state->config->norm_first ? y : norm(state, y, params);
+    stream_add(state, r, dropout(state, y));
+    if (!state->config->norm_first)
+        *r = (residual_stream){ stream_norm(state, r, params), NULL };
 }
 
-static bt_tensor *layer_run(forward_state *state, bt_tensor *x, bt_layer *layer)
+static void layer_run(forward_state *state, residual_stream *r, bt_layer *layer)
 {
-    x = residual(state, x, layer, SELF, &layer->self_norm);
+    residual(state, r, layer, SELF, &layer->self_norm);
     if (layer->cross.q.w.rows)
-        x = residual(state, x, layer, CROSS, &layer->cross_norm);
-    return residual(state, x, layer, FFN, &layer->ffn_norm);
+        residual(state, r, layer, CROSS, &layer->cross_norm);
+    residual(state, r, layer, FFN, &layer->ffn_norm);
 }
 
 /* ---- stacks ------------------------------------------------------------ */
 
 /* Add position or type embeddings. */
-static bt_tensor *add_embedding(forward_state *state, bt_tensor *x,
-                                bt_tensor *table, const uint32_t *ids,
-                                size_t offset)
+static void add_embedding(forward_state *state, residual_stream *r,
+                          bt_tensor *table, const uint32_t *ids, size_t offset)
 {
     size_t tokens = state->input->tokens;
     uint32_t *rows = bt_tape_alloc(state->tape, tokens, sizeof(*rows));
     if (!rows)
-        return NULL;
+        return;
     for (size_t t = 0; t < tokens; t++)
         rows[t] = (ids ? ids[t] : 0) + (uint32_t)offset;
-    return bt_op_add(state->tape, x,
-                     bt_op_embedding(state->tape, table, rows, tokens, 1.0f,
-                                     BT_IGNORE_INDEX));
+    stream_add(state, r,
+               bt_op_embedding(state->tape, table, rows, tokens, 1.0f,
+                               BT_IGNORE_INDEX));
 }
 
-static bt_tensor *embed(forward_state *state)
+static residual_stream embed(forward_state *state)
 {
     bt_stack *stack = state->stack;
-    bt_tensor *x =
+    residual_stream r = {
         bt_op_embedding(state->tape, &state->model->tokens, state->input->ids,
                         state->input->tokens, state->config->embed_scale,
-                        state->config->padding_token);
+                        state->config->padding_token),
+        NULL
+    };
     if (stack->types.rows)
-        x = add_embedding(state, x, &stack->types, state->input->token_types,
-                          0);
+        add_embedding(state, &r, &stack->types, state->input->token_types, 0);
     if (stack->positions.rows)
-        x = add_embedding(state, x, &stack->positions, state->input->positions,
-                          state->config->position_offset);
+        add_embedding(state, &r, &stack->positions, state->input->positions,
+                      state->config->position_offset);
     if (state->config->embed_norm)
-        x = norm(state, x, &stack->embed_norm);
-    return dropout(state, x);
+        r = (residual_stream){ stream_norm(state, &r, &stack->embed_norm),
+                               NULL };
+    if (drops(state))
+        stream_sum(state, &r);
+    r.x = dropout(state, r.x);
+    return r;
 }
 
-static void save_hidden_states(const forward_state *state, size_t index,
-                               bt_tensor *x)
+static void save_hidden_states(forward_state *state, size_t index,
+                               residual_stream *r)
 {
     if (state->input->hidden_states)
-        state->input->hidden_states[index] = x;
+        state->input->hidden_states[index] = stream_sum(state, r);
 }
 
 static bt_tensor *stack_run(forward_state *state)
 {
-    bt_tensor *x = embed(state);
+    residual_stream r = embed(state);
     size_t layers = state->stack->config->layers;
     if (state->stack->buckets)
         state->relative = bt_op_embedding(
             state->tape, &state->stack->relative, state->stack->buckets,
             state->stack->distances, 1.0f, BT_IGNORE_INDEX);
-    save_hidden_states(state, 0, x);
+    if (state->relative) // its gradient is summed over all layers
+        state->relative->grad_dtype = BAUTA_FLOAT32;
+    save_hidden_states(state, 0, &r);
     for (state->layer = 0; state->layer < layers; state->layer++) {
-        x = layer_run(state, x, &state->stack->layers[state->layer]);
+        layer_run(state, &r, &state->stack->layers[state->layer]);
         if (state->layer + 1 == layers && state->config->final_norm)
-            x = norm(state, x, &state->stack->final_norm);
-        save_hidden_states(state, state->layer + 1, x);
+            r = (residual_stream){
+                stream_norm(state, &r, &state->stack->final_norm), NULL
+            };
+        save_hidden_states(state, state->layer + 1, &r);
     }
-    return x;
+    return stream_sum(state, &r);
 }
 
 bt_tensor *bt_transformer_encode(bt_tape *tape, bt_model *model,

@@ -57,10 +57,12 @@ bauta_status bt_gpu_shape_read(bauta_attention_shape *own,
     BT_NEED(shape, err);
     bauta_status status =
         BT_SIZED_READ(own, BAUTA_ATTENTION_SHAPE_INIT, shape, "shape", err);
+    if (!status)
+        status = bt_attention_shape_resolve(resolved, own, err);
+    // The kernels read the copy, which has the size that they know.
     if (!status && own->bias)
-        status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                         "attention on a GPU has no softcap and no bias");
-    return status ? status : bt_attention_shape_resolve(resolved, own, err);
+        own->bias = &resolved->bias;
+    return status;
 }
 
 bauta_status bt_gpu_shape_match(const bt_attention_shape *of,

@@ -18,9 +18,10 @@ typedef struct bt_buffer {
 } bt_buffer;
 
 /* A matrix: element (i, j) is element offset + i * stride + j of its buffer.
- * Outputs of ops are dense; a parameter may be a view of some columns of a
- * larger one. The gradient has the same shape and stride. That of a parameter
- * accumulates from step to step. */
+ * Outputs of ops are dense, except columns of one that several layers made
+ * together; a parameter may be a view of some columns of a larger one. The
+ * gradient has the same shape and stride. That of a parameter accumulates from
+ * step to step. */
 typedef struct bt_tensor {
     size_t rows, columns, stride;
     bauta_dtype dtype, grad_dtype;
@@ -30,6 +31,9 @@ typedef struct bt_tensor {
     size_t grad_offset;
     bool requires_grad; /* requires a gradient: a parameter, or computed from
                            one */
+    /* The output of which this is some columns, whose gradient has this one's
+     * at the same place; or NULL. */
+    struct bt_tensor *whole;
     /* Packed weights of a parameter that is only read, possibly rounded;
      * `buffer` is then NULL. */
     const struct bt_packed_weight *packed;
@@ -76,6 +80,7 @@ static inline bt_tensor bt_tensor_rows(const bt_tensor *t, size_t first,
     part.offset += first * t->stride;
     part.grad = NULL;
     part.requires_grad = false;
+    part.whole = NULL;
     return part;
 }
 

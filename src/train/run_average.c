@@ -19,6 +19,8 @@ static bauta_status folder_evaluate(const bauta_trainer *t, const char *folder,
     options.ema_decay = 0.0;
     bauta_status status = bauta_model_load(&model, folder, true, err);
     if (!status)
+        status = bauta_model_to(model, t->context, err);
+    if (!status)
         status = bauta_trainer_create(&trainer, t->context, model, t->tokenizer,
                                       t->corpus, &options, err);
     if (!status)

@@ -34,9 +34,13 @@ static result run_rows(const problem *p, size_t first, size_t rows,
     bt_cuda_plan *device_plan = NULL;
     size_t out_size = rows * p->shape.out_token, lse_size = rows * p->heads;
     result r = { malloc(out_size * 2 + 1), malloc(lse_size * 4 + 1) };
+    bauta_attention_shape shape = p->shape;
+    bauta_attention_bias bias = bias_of(&p->bias, first, false);
 
+    if (p->bias.kind)
+        shape.bias = &bias;
     device_plan =
-        plan_of(&p->shape, false, SIZE_MAX, p->mask, first, rows, tile_rows);
+        plan_of(&shape, false, SIZE_MAX, p->mask, first, rows, tile_rows);
     uint16_t *q =
         to_device(p->q + first * p->shape.q_token, rows * p->shape.q_token * 2);
     uint16_t *k = to_device(p->k, p->kv_size * 2);
@@ -46,8 +50,8 @@ static result run_rows(const problem *p, size_t first, size_t rows,
     uint16_t *out = to_device(r.out, out_size * 2);
     float *lse = to_device(r.lse, lse_size * 4);
 
-    need(bt_attention_forward_bf16_cuda(device_plan, &p->shape, q, k, v, out,
-                                        lse, NULL, &err),
+    need(bt_attention_forward_bf16_cuda(device_plan, &shape, q, k, v, out, lse,
+                                        NULL, &err),
          &err);
     need_cuda(cudaDeviceSynchronize(), p->name);
     need_cuda(cudaMemcpy(r.out, out, out_size * 2, cudaMemcpyDeviceToHost),
@@ -71,9 +75,10 @@ static result run(const problem *p)
 /* ---- the reference ----------------------------------------------------- */
 
 /* One row of one head in float64: out and magnitude (sum of weight * |v|) over
- * columns, lse, and the largest sum of |q| |k| among the visible keys. */
+ * columns, lse, and the largest sum of |q| |k| among the visible keys and what
+ * a softcap and a bias add to it. */
 typedef struct exact {
-    double out[256], magnitude[256], lse, reach;
+    double out[256], magnitude[256], lse, reach, added;
     size_t seen;
 } exact;
 
@@ -98,14 +103,16 @@ static void reference(exact *e, const problem *p, size_t i, size_t head)
                     x += product;
                     reach += fabs(product);
                 }
-                x *= scale;
+                double added, slope;
+                x = bias_score(&p->bias, x * scale, i, head, j, &added, &slope);
                 if (pass == 0) {
+                    e->added = fmax(e->added, added);
                     max = fmax(max, x);
                     e->reach = fmax(e->reach, reach * scale);
                     e->seen++;
                     continue;
                 }
-                double weight = exp(x - max);
+                double weight = max == -INFINITY ? 0.0 : exp(x - max);
                 sum += weight;
                 for (size_t c = 0; c < p->d; c++) {
                     double value = (double)from_bf16(v[c]);
@@ -113,6 +120,8 @@ static void reference(exact *e, const problem *p, size_t i, size_t head)
                     e->magnitude[c] += weight * fabs(value);
                 }
             }
+    if (sum == 0.0) // also where all scores are -infinity
+        e->seen = 0;
     if (!e->seen)
         return;
     for (size_t c = 0; c < p->d; c++) {
@@ -126,12 +135,14 @@ static void reference(exact *e, const problem *p, size_t i, size_t head)
  * is a sum of d exact products in float32, which the tensor cores truncate
  * (d * 2^-23 of the sum of their magnitudes, twice for what they drop between
  * groups); its scaling and the maximum cost an ulp each of at most `reach`;
- * 2^x costs 2^-22. Then a weight is rounded to bf16 (2^-8), the products are
+ * 2^x costs 2^-22. A softcap c is within c * 2^-21, and a bias costs an ulp or
+ * two of itself. Then a weight is rounded to bf16 (2^-8), the products are
  * summed in float32 (seen * 2^-23, truncated) and the result is rounded to
  * bf16 (2^-8 of itself). */
 static double score_error(const exact *e, size_t d)
 {
-    return e->reach * ((double)d * 0x1p-22 + 0x1p-21) + 0x1p-21;
+    return e->reach * ((double)d * 0x1p-22 + 0x1p-21) + e->added * 0x1p-20 +
+           0x1p-21;
 }
 
 static double bound_of(const exact *e, size_t column, size_t d)
@@ -333,8 +344,8 @@ static void check_poisoned_keys(problem *p, const result *clean, size_t few)
 static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
 {
     char name[96];
-    snprintf(name, sizeof(name), "%s_%zux%zu_d%zu", kind, sizes[size].n,
-             sizes[size].m, d);
+    snprintf(name, sizeof(name), "%s_%zux%zu_d%zu%s", kind, sizes[size].n,
+             sizes[size].m, d, bias_names[bias_kind & 7]);
     problem p = problem_make(name, make(sizes[size].n, sizes[size].m),
                              sizes[size].heads, sizes[size].kv_heads, d,
                              sizes[size].extra);
@@ -387,6 +398,8 @@ static void check_packed(size_t d)
         one.k = p.k + at * p.shape.k_token;
         one.v = p.v + at * p.shape.v_token;
         one.kv_size = one.m * p.shape.k_token;
+        if (p.bias.kind) // the mask of a part knows nothing of the others
+            one.bias.device_positions += at;
         result alone = run(&one);
         check_same(&p, "alone", &r, at, &alone, length[x]);
         result_free(&alone);
@@ -513,11 +526,38 @@ static void check_head(size_t d, bool few)
     check_long("window", make_window(34000, 34000), 7, d, 3511);
 }
 
+/* Softcaps and biases: a few cases of every kind of mask, the packed ones, and
+ * rows so long that they have several chunks. */
+static void check_biases(size_t d)
+{
+    size_t before = failures;
+    for (size_t b = 0; b < BT_LEN(bias_kinds); b++) {
+        bias_kind = bias_kinds[b];
+        for (size_t x = 0; x < BT_LEN(kinds); x++) {
+            size_t s = (b + x) % BT_LEN(sizes);
+            if (fits(&kinds[x], s, false) && (!quick || (b + x) % 4 == 0))
+                check_case(kinds[x].name, kinds[x].make, s, d);
+        }
+        bias_kind |= BIAS_POSITIONS;
+        check_packed(d);
+        if (!quick && bias_kind & (BIAS_SLOPES | BIAS_TABLE)) {
+            bias_kind = bias_kinds[b];
+            check_long("biased", make_causal(9000, 9000), 4, d, 1009);
+        }
+    }
+    bias_kind = BIAS_NONE;
+    printf("softcaps and biases          d%-4zu %s\n", d,
+           failures == before ? "ok" : "FAILED");
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t whole[] = { 64, 128, 192, 256 };
     static const size_t part[] = { 8, 40, 96, 120, 136, 200, 248 };
     check_begin(argc, argv);
+    for (size_t i = 0; i < BT_LEN(whole); i++)
+        check_biases(whole[i] - (i == 2 ? 8 : 0));
     for (size_t i = 0; i < BT_LEN(whole); i++)
         check_head(whole[i], quick);
     for (size_t i = 0; i < BT_LEN(part); i++)

@@ -775,7 +775,27 @@ typedef struct paged {
     bt_tensor *q[LAYERS], *k[LAYERS], *v[LAYERS], *out[LAYERS];
     bt_block_table tables[PAGED];
     bt_attention_plan *plan;
+    bool rotary; /* queries and keys are rotated, while keys are written */
 } paged;
+
+static bt_tensor *frequencies_of(side *s)
+{
+    float x[128];
+    for (size_t i = 0; i < head_dim / 2; i++)
+        x[i] = powf(100.0f, -(float)i / (float)head_dim);
+    return floats(s, BAUTA_FLOAT32, 1, head_dim / 2, 0, x);
+}
+
+/* Rows of sequences that begin at a token. */
+static bt_tensor *positions_of(side *s, const size_t *from, const size_t *rows)
+{
+    uint32_t x[PAGED * TOKENS];
+    size_t total = 0;
+    for (size_t i = 0; i < PAGED; i++)
+        for (size_t r = 0; r < rows[i]; r++)
+            x[total++] = (uint32_t)(from[i] + r);
+    return place(s, BAUTA_UINT32, total, 1, 0, x);
+}
 
 /* Rows of all sequences, each of TOKENS tokens, one after the other; those of
  * a step are gathered on the host's side of things: by copies of rows. */
@@ -822,7 +842,15 @@ static void paged_step(side *s, paged *p, const size_t *rows, size_t window)
         bt_tensor *k = gather(s, p->k[l], from, rows);
         bt_tensor *v = gather(s, p->v[l], from, rows);
         bt_tensor *out = place(s, s->dtype, total, q->columns, 0, NULL);
-        RUN(s, kv_write, .batch = &batch, .layer = l, .k = k, .v = v);
+        bt_tensor *turned = place(s, s->dtype, total, q->columns, 0, NULL);
+        if (p->rotary)
+            RUN(s, kv_write, .batch = &batch, .layer = l, .k = k, .v = v,
+                .positions = positions_of(s, from, rows),
+                .frequencies = frequencies_of(s), .heads = HEADS, .q = q,
+                .q_out = turned);
+        else
+            RUN(s, kv_write, .batch = &batch, .layer = l, .k = k, .v = v);
+        q = p->rotary ? turned : q;
         RUN(s, paged_attention, .plan = p->plan, .batch = &batch, .layer = l,
             .heads = HEADS, .kv_heads = KV_HEADS, .q = q, .out = out);
         for (size_t i = 0, row = 0; i < PAGED; row += rows[i++]) {
@@ -845,7 +873,7 @@ static void paged_step(side *s, paged *p, const size_t *rows, size_t window)
 static bt_tensor *whole(side *s, const paged *p, size_t layer, size_t window)
 {
     const size_t tokens[PAGED] = { TOKENS, TOKENS, TOKENS };
-    const bt_tensor *q = p->q[layer];
+    const bt_tensor *q = p->q[layer], *k = p->k[layer];
     bt_batch_mask mask = { .queries = { PAGED, tokens, 0 },
                            .keys = { PAGED, tokens, 0 },
                            .causal = true,
@@ -854,15 +882,27 @@ static bt_tensor *whole(side *s, const paged *p, size_t layer, size_t window)
     bt_tensor *out = place(s, s->dtype, q->rows, q->columns, 0, NULL);
     MUST(s->stream->backend->plan_build(s->stream, &plan, &mask,
                                         BT_PLAN_FORWARD, err));
+    if (p->rotary) {
+        bt_tensor *at = positions_of(s, (const size_t[PAGED]){ 0 }, tokens);
+        bt_tensor *frequencies = frequencies_of(s);
+        const bt_tensor **const both[] = { &q, &k };
+        for (int i = 0; i < 2; i++) {
+            const bt_tensor *x = *both[i];
+            bt_tensor *y = place(s, s->dtype, x->rows, x->columns, 0, NULL);
+            RUN(s, rotary, .heads = x->columns / head_dim, .x = x, .y = y,
+                .positions = at, .frequencies = frequencies);
+            *both[i] = y;
+        }
+    }
     RUN(s, attention, .plan = plan, .heads = HEADS, .kv_heads = KV_HEADS,
-        .q = q, .k = p->k[layer], .v = p->v[layer], .out = out);
+        .q = q, .k = k, .v = p->v[layer], .out = out);
     s->stream->backend->plan_free(plan);
     return out;
 }
 
 /* Steps of one token, of a few and of many, with sequences that are forked
  * from another, and pages that a window hides from all later tokens. */
-static void check_pages(bool low, size_t window)
+static void check_pages(bool low, size_t window, bool turn)
 {
     static side s;
     static paged p;
@@ -871,6 +911,7 @@ static void check_pages(bool low, size_t window)
                 .rounds = low,
                 .count = SIZE_MAX };
     memset(&p, 0, sizeof(p));
+    p.rotary = turn;
     bauta_attention_shape given = BAUTA_ATTENTION_SHAPE_INIT;
     bt_attention_shape shape;
     bt_kv_pool *pool = NULL;
@@ -967,6 +1008,187 @@ static void check_parts(void)
     side_clear(&s);
 }
 
+/* ---- Fused operations ----------------------------------------------------
+ */
+
+/* Whether the last two results have the same bits. */
+static void expect_same(const side *s, const char *what)
+{
+    const result *r = &s->results[s->result_count - 2];
+    checks++;
+    if (!same_bits(r[0].x, r[1].x, r->rows * r->columns))
+        FAIL("%s in %s: %s differs", what,
+             s->dtype == BAUTA_BFLOAT16 ? "bfloat16" : "float32", r->name);
+}
+
+/* A layer with an activation is a layer, and then an activation; the same of
+ * the gradient before it. */
+static void linear_act(side *s, size_t rows, size_t terms, bool transposed,
+                       bt_act kind)
+{
+    bt_tensor *x = input(s, rows, terms, 1.0f);
+    bt_tensor *w =
+        transposed ? input(s, terms, TALL, 0.2f) : input(s, TALL, terms, 0.2f);
+    bt_tensor *bias = input(s, 1, TALL, 1.0f), *to[6];
+    for (int i = 0; i < 6; i++)
+        to[i] = place(s, s->dtype, rows, TALL, 0, NULL);
+    bt_linear_layer layer = { w, bias, to[0] };
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed, .has_act = true, .act = kind);
+    layer.y = to[1];
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed, .has_act = true, .act = kind, .pre = to[2]);
+    layer.y = to[3];
+    RUN(s, linear, .x = x, .count = 1, .layers = &layer,
+        .transposed = transposed);
+    RUN(s, act, .act = kind, .x = to[3], .y = to[4]);
+    keep(s, "y", to[0], true);
+    keep(s, "y", to[4], true);
+    expect_same(s, "a linear layer with an activation");
+    keep(s, "pre", to[2], true);
+    keep(s, "pre", to[3], true);
+    expect_same(s, "a linear layer with an activation");
+    keep(s, "y beside pre", to[1], true);
+    keep(s, "y beside pre", to[4], true);
+    expect_same(s, "a linear layer with an activation");
+    // x stands for dy: the layer the other way round has these weights.
+    RUN(s, linear_dx, .dy = x, .w = w, .dx = to[0], .transposed = !transposed,
+        .slope = to[3], .act = kind);
+    RUN(s, linear_dx, .dy = x, .w = w, .dx = to[1], .transposed = !transposed);
+    RUN(s, act_grad, .act = kind, .x = to[3], .dy = to[1], .dx = to[5]);
+    s->result_count -= 4;
+    for (int i = 0; i < 4; i++)
+        free(s->results[s->result_count + (size_t)i].x);
+    keep(s, "dx", to[0], true);
+    keep(s, "dx", to[5], true);
+    expect_same(s, "a gradient with the slope of an activation");
+}
+
+static void check_linear_act(bool low)
+{
+    static const size_t some_rows[] = { 1, 5, 33, 64, 65, 200, 777 };
+    static const size_t some_terms[] = { 200, 2100, 768 };
+    static side s;
+    for (size_t i = 0; i < BT_LEN(some_rows) * BT_LEN(some_terms) * 8; i++) {
+        s = (side){ .stream = cuda,
+                    .dtype = low ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
+                    .rounds = low,
+                    .count = SIZE_MAX };
+        linear_act(&s, some_rows[i / 8 % BT_LEN(some_rows)],
+                   some_terms[i / 8 / BT_LEN(some_rows)], i % 8 / 4,
+                   (bt_act)(i % 4));
+        side_clear(&s);
+    }
+}
+
+/* A norm with a residual is a sum, and then a norm. */
+static void check_add_norm(bool low)
+{
+    static const size_t widths[] = { 40, 64, 200, 768, 1000, 4096, 9000 };
+    static side s;
+    for (size_t i = 0; i < BT_LEN(widths) * 2; i++) {
+        s = (side){ .stream = cuda,
+                    .dtype = low ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
+                    .rounds = low,
+                    .count = SIZE_MAX };
+        size_t rows = 1 + below(90), width = widths[i / 2];
+        bt_norm_kind kind = i % 2 ? BT_NORM_RMS : BT_NORM_LAYER;
+        bt_tensor *a = input(&s, rows, width, 1.0f);
+        bt_tensor *b = input(&s, rows, width, 3.0f);
+        bt_tensor *gain = input(&s, 1, width, 1.0f);
+        bt_tensor *bias = i % 2 ? NULL : input(&s, 1, width, 1.0f);
+        bt_tensor *sum[2], *y[2], *mean[2], *scale[2];
+        for (int j = 0; j < 2; j++) {
+            sum[j] = place(&s, s.dtype, rows, width, 0, NULL);
+            y[j] = place(&s, s.dtype, rows, width, 0, NULL);
+            mean[j] = floats(&s, BAUTA_FLOAT32, rows, 1, 0, NULL);
+            scale[j] = floats(&s, BAUTA_FLOAT32, rows, 1, 0, NULL);
+        }
+        RUN(&s, norm, .kind = kind, .epsilon = 1e-5f, .heads = 1, .x = a,
+            .gain = gain, .bias = bias, .y = y[0], .mean = mean[0],
+            .scale = scale[0], .residual = b, .sum = sum[0]);
+        RUN(&s, add, .a = a, .b = b, .y = sum[1]);
+        RUN(&s, norm, .kind = kind, .epsilon = 1e-5f, .heads = 1, .x = sum[1],
+            .gain = gain, .bias = bias, .y = y[1], .mean = mean[1],
+            .scale = scale[1]);
+        bt_tensor **const all[] = { sum, y, mean, scale };
+        static const char *const names[] = { "sum", "y", "mean", "scale" };
+        for (size_t t = 0; t < BT_LEN(all); t++) {
+            keep(&s, names[t], all[t][0], true);
+            keep(&s, names[t], all[t][1], true);
+            expect_same(&s, "a norm with a residual");
+        }
+        side_clear(&s);
+    }
+}
+
+/* ---- Strides ------------------------------------------------------------- */
+
+/* Columns of a matrix as a tensor. */
+static bt_tensor columns_of(const bt_tensor *t, size_t first, size_t count)
+{
+    bt_tensor part = *t;
+    part.offset += first;
+    part.columns = count;
+    return part;
+}
+
+/* Attention and its gradient of queries, keys and values that are columns of
+ * one matrix. */
+static void check_strided(bool low)
+{
+    static side s;
+    s = (side){ .stream = cuda,
+                .dtype = low ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
+                .rounds = low,
+                .count = SIZE_MAX };
+    const size_t starts[] = { 0, HEADS, HEADS + KV_HEADS };
+    const size_t heads[] = { HEADS, KV_HEADS, KV_HEADS };
+    size_t tokens = 0, width = (HEADS + 2 * KV_HEADS) * head_dim;
+    for (size_t i = 0; i < SEQUENCES; i++)
+        tokens += lengths[i];
+    bt_tensor *qkv = input(&s, tokens, width, 1.0f);
+    bt_tensor *dqkv = place(&s, s.dtype, tokens, width, 0, NULL);
+    bt_tensor *dout = input(&s, tokens, HEADS * head_dim, 1.0f);
+    bt_tensor in[2][3], grads[2][3];
+    for (size_t i = 0; i < 3; i++) {
+        size_t count = heads[i] * head_dim;
+        in[0][i] = columns_of(qkv, starts[i] * head_dim, count);
+        grads[0][i] = columns_of(dqkv, starts[i] * head_dim, count);
+        in[1][i] = *place(&s, s.dtype, tokens, count, 0, NULL);
+        grads[1][i] = *place(&s, s.dtype, tokens, count, 0, NULL);
+        RUN(&s, accumulate, .x = &in[0][i], .to = &in[1][i]);
+    }
+    bt_batch_mask mask = { .queries = { SEQUENCES, lengths, 0 },
+                           .keys = { SEQUENCES, lengths, 0 },
+                           .causal = true };
+    bt_attention_plan *plan = NULL;
+    MUST(cuda->backend->plan_build(cuda, &plan, &mask, BT_PLAN_BACKWARD, err));
+    bt_tensor *out[2];
+    for (int i = 0; i < 2; i++) {
+        out[i] = place(&s, s.dtype, tokens, HEADS * head_dim, 0, NULL);
+        bt_tensor *lse = floats(&s, BAUTA_FLOAT32, tokens, HEADS, 0, NULL);
+        RUN(&s, attention, .plan = plan, .heads = HEADS, .kv_heads = KV_HEADS,
+            .q = &in[i][0], .k = &in[i][1], .v = &in[i][2], .out = out[i],
+            .lse = lse);
+        RUN(&s, attention_grad, .plan = plan, .heads = HEADS,
+            .kv_heads = KV_HEADS, .q = &in[i][0], .k = &in[i][1],
+            .v = &in[i][2], .out = out[i], .lse = lse, .dout = dout,
+            .dq = &grads[i][0], .dk = &grads[i][1], .dv = &grads[i][2]);
+    }
+    keep(&s, "out", out[0], true);
+    keep(&s, "out", out[1], true);
+    expect_same(&s, "attention over columns of a matrix");
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const names[] = { "dq", "dk", "dv" };
+        keep(&s, names[i], &grads[0][i], true);
+        keep(&s, names[i], &grads[1][i], true);
+        expect_same(&s, "attention over columns of a matrix");
+    }
+    cuda->backend->plan_free(plan);
+    side_clear(&s);
+}
+
 /* ---- Errors and support -------------------------------------------------- */
 
 static void check_support(void)
@@ -976,8 +1198,6 @@ static void check_support(void)
     const bt_op_shape odd = { .columns = 60, .heads = 2, .head_dim = 30 };
     const bt_op_shape biased = { .head_dim = 32, .biased = true };
     for (int op = 0; op < BT_OP_COUNT; op++) {
-        if (op == BT_OP_softcap || op == BT_OP_softcap_grad)
-            continue;
         checks++;
         if (!b->supports(cuda, (bt_op)op, BAUTA_FLOAT32, &usual))
             FAIL("no %s in float32", bt_op_name((bt_op)op));
@@ -991,8 +1211,9 @@ static void check_support(void)
     if (b->supports(cuda, BT_OP_attention, BAUTA_BFLOAT16, &odd))
         FAIL("attention in bfloat16 with heads of 30");
     checks++;
-    if (b->supports(cuda, BT_OP_attention, BAUTA_FLOAT32, &biased))
-        FAIL("attention with a bias");
+    if (!b->supports(cuda, BT_OP_attention, BAUTA_FLOAT32, &biased) ||
+        !b->supports(cuda, BT_OP_attention_grad, BAUTA_BFLOAT16, &biased))
+        FAIL("no attention with a bias");
     static side s;
     s = (side){ .stream = cuda, .dtype = BAUTA_BFLOAT16, .count = SIZE_MAX };
     bt_tensor *low = input(&s, 4, 16, 1.0f);
@@ -1077,6 +1298,10 @@ int main(int argc, char **argv)
     check_support();
     check_copies();
     check_parts();
+    for (int low = 0; low < 2; low++) {
+        check_linear_act(low);
+        check_add_norm(low);
+    }
     for (size_t round = 0; round < (quick ? 1 : 3); round++)
         for (size_t i = 0; i < BT_LEN(cases); i++)
             for (int low = 0; low < 2; low++)
@@ -1086,8 +1311,9 @@ int main(int argc, char **argv)
         for (int low = 0; low < 2; low++) {
             check_sequences_alone(low, attention, "attention");
             check_sequences_alone(low, attention_window, "window");
-            check_pages(low, 0);
-            check_pages(low, 50);
+            check_pages(low, 0, false);
+            check_pages(low, 50, true);
+            check_strided(low);
         }
     }
     MUST(cuda->backend->sync(cuda, err));

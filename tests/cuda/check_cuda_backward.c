@@ -30,6 +30,7 @@ typedef struct gradients {
     double *delta, *delta_mass; /* (rows, heads) rowsum(dout * out), and of the
                                    magnitudes; once check_accuracy began */
     uint16_t *dq, *dk, *dv;
+    float *dtable;
 } gradients;
 
 static backward backward_make(const char *name, bauta_mask *mask, size_t heads,
@@ -55,6 +56,7 @@ static void gradients_free(gradients *g)
     free(g->dq);
     free(g->dk);
     free(g->dv);
+    free(g->dtable);
 }
 
 /* Device memory for the tensors of one run: allocating takes longer than most
@@ -95,14 +97,22 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
                           size_t tile_rows)
 {
     const problem *p = &b->p;
-    const bauta_attention_shape *a = &p->shape;
+    bauta_attention_shape shape = p->shape;
+    const bauta_attention_shape *a = &shape;
+    bauta_attention_bias bias = bias_of(&p->bias, first, true);
     bauta_error err = { 0 };
     bt_cuda_plan *device_plan = NULL;
     gradients g = { .delta = NULL };
+    size_t table_bytes = p->bias.distances * p->heads * 4;
     size_t out_bytes = rows * a->out_token * 2, lse_bytes = rows * p->heads * 4;
     size_t q_bytes = rows * a->q_token * 2, kv_bytes = p->kv_size * 2;
 
-    device_plan = plan_of(a, true, dense, p->mask, first, rows, tile_rows);
+    if (p->bias.kind)
+        shape.bias = &bias;
+    if (bias.dtable) // is added to
+        need_cuda(cudaMemset(bias.dtable, 0, table_bytes), "cudaMemset");
+    device_plan = plan_of(a, true, p->bias.kind ? SIZE_MAX : dense, p->mask,
+                          first, rows, tile_rows);
     uint16_t *q = padded_row(p->q + first * a->q_token, q_bytes);
     uint16_t *k = padded_row(p->k, kv_bytes), *v = padded_row(p->v, kv_bytes);
     uint16_t *dout = padded_row(b->dout + first * a->out_token, out_bytes);
@@ -124,6 +134,10 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
     fetch(g.dq, dq, q_bytes);
     fetch(g.dk, dk, kv_bytes);
     fetch(g.dv, dv, kv_bytes);
+    if (bias.dtable) {
+        g.dtable = malloc(table_bytes);
+        fetch(g.dtable, bias.dtable, table_bytes);
+    }
     arena_used = 0;
     bt_cuda_plan_free(device_plan);
     return g;
@@ -180,9 +194,12 @@ static const uint16_t *v_row(const problem *p, size_t j, size_t kv)
  * sum of their magnitudes, twice for what they drop between groups); scaling,
  * the logarithm of the sum and 2^x cost some ulps of their arguments; then both
  * are rounded to bf16 (2^-8). Over queries, with heads up to 64, dS is made of
- * weights that are rounded already. */
+ * weights that are rounded already. A softcap c is within c * 2^-21, its
+ * derivative within 2^-19, and a bias costs an ulp or two of itself. Weights
+ * below 2^-126 are 0. */
 typedef struct pair {
     double p, ds, p_error, ds_error, ds_key_error;
+    double dbias, dbias_error; /* the gradient of the bias */
 } pair;
 
 static pair pair_of(const backward *b, const gradients *g, size_t i,
@@ -200,12 +217,21 @@ static pair pair_of(const backward *b, const gradients *g, size_t i,
     double sums = (double)d * 0x1p-22;
     double score_error =
         reach * scale * (sums + 0x1p-21) + (fabs(lse) + 1.0) * 0x1p-21;
-    pair x;
-    x.p = exp(score - lse);
-    x.ds = x.p * (dp - delta);
-    x.p_error = x.p * (score_error + 0x1.01p-8);
-    x.ds_error = fabs(x.ds) * (score_error + 0x1.01p-8 + 0x1p-22) +
-                 x.p * (mass + delta_mass) * sums;
+    double added, slope;
+    pair x = { 0 };
+    if (lse == -INFINITY) // all scores are
+        return x;
+    score = bias_score(&p->bias, score, i, head, j, &added, &slope);
+    score_error += added * 0x1p-20;
+    x.p = score == -INFINITY ? 0.0 : exp(score - lse);
+    x.dbias = x.p * (dp - delta);
+    x.ds = x.dbias * slope;
+    double small = (mass + delta_mass) * (x.p * sums + 0x1p-126);
+    x.p_error = x.p * (score_error + 0x1.01p-8) + 0x1p-126;
+    x.dbias_error = fabs(x.dbias) * (score_error + 0x1p-21) + small;
+    x.ds_error = fabs(x.ds) * (score_error + 0x1.01p-8 + 0x1p-22) + small;
+    if (slope != 1.0)
+        x.ds_error += fabs(x.dbias) * 0x1p-19;
     x.ds_key_error = x.ds_error + (d <= 64 ? fabs(x.ds) * 0x1.01p-8 : 0.0);
     return x;
 }
@@ -298,6 +324,46 @@ static double check_key(const backward *b, const gradients *g, size_t j,
                            j, kv));
 }
 
+/* The gradient of the table: of every pair once. Sums are float32. */
+static void check_table(const backward *b, const gradients *g)
+{
+    const problem *p = &b->p;
+    size_t count = p->bias.distances * p->heads;
+    double *want = calloc(count, sizeof(double));
+    double *error = calloc(count, sizeof(double));
+    double *mass = calloc(count, sizeof(double));
+    size_t *terms = calloc(count, sizeof(size_t));
+#pragma omp parallel for
+    for (size_t head = 0; head < p->heads; head++)
+        for (size_t i = 0; i < p->n; i++) {
+            size_t spans;
+            const bauta_span *span = bauta_mask_row(p->mask, i, &spans);
+            for (size_t s = 0; s < spans; s++)
+                for (size_t j = span[s].lo; j < span[s].hi; j++) {
+                    size_t at = bias_row(&p->bias, i, j) * p->heads + head;
+                    pair x = pair_of(b, g, i, head, j);
+                    want[at] += x.dbias;
+                    error[at] += x.dbias_error;
+                    mass[at] += fabs(x.dbias);
+                    terms[at]++;
+                }
+        }
+    checks++;
+    for (size_t at = 0; at < count; at++) {
+        double bound = error[at] + mass[at] * (double)terms[at] * 0x1p-22;
+        if (fabs((double)g->dtable[at] - want[at]) <= bound)
+            continue;
+        FAIL("%s: dtable of distance %zu, head %zu is %g, want %g within %g",
+             p->name, at / p->heads, at % p->heads, (double)g->dtable[at],
+             want[at], bound);
+        break;
+    }
+    free(want);
+    free(error);
+    free(mass);
+    free(terms);
+}
+
 /* `stride`: check every stride-th row and key. */
 static double check_accuracy(const backward *b, gradients *g, size_t stride)
 {
@@ -318,6 +384,8 @@ static double check_accuracy(const backward *b, gradients *g, size_t stride)
     for (size_t j = 0; j < (p->m + stride - 1) / stride; j++)
         for (size_t kv = 0; kv < p->kv_heads; kv++)
             worst = fmax(worst, check_key(b, g, j * stride, kv));
+    if (g->dtable && stride == 1)
+        check_table(b, g);
     checks++;
     return worst;
 }
@@ -386,6 +454,15 @@ static void check_same_keys(const backward *b, const char *why,
                b->p.shape.k_token);
     check_same(b, why, "dv", x->dv, first, y->dv, keys, width,
                b->p.shape.v_token);
+}
+
+static void check_same_table(const backward *b, const gradients *x,
+                             const gradients *y)
+{
+    checks++;
+    if (x->dtable && memcmp(x->dtable, y->dtable,
+                            b->p.bias.distances * b->p.heads * sizeof(float)))
+        FAIL("%s: run again: dtable has other bits", b->p.name);
 }
 
 /* ---- hidden values ----------------------------------------------------- */
@@ -516,8 +593,8 @@ static void check_watched(backward *b)
 static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
 {
     char name[96];
-    snprintf(name, sizeof(name), "%s_%zux%zu_d%zu", kind, sizes[size].n,
-             sizes[size].m, d);
+    snprintf(name, sizeof(name), "%s_%zux%zu_d%zu%s", kind, sizes[size].n,
+             sizes[size].m, d, bias_names[bias_kind & 7]);
     backward b = backward_make(name, make(sizes[size].n, sizes[size].m),
                                sizes[size].heads, sizes[size].kv_heads, d,
                                sizes[size].extra);
@@ -531,6 +608,7 @@ static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
     check_gaps(&b, &g);
     check_same_rows(&b, "run again", &g, 0, &again, p->n);
     check_same_keys(&b, "run again", &g, 0, &again, p->m);
+    check_same_table(&b, &g, &again);
     gradients_free(&again);
 
     size_t first = below(p->n);
@@ -579,6 +657,8 @@ static void check_packed(size_t d)
         one.p.v = b.p.v + at * b.p.shape.v_token;
         one.dout = b.dout + at * b.p.shape.out_token;
         one.p.kv_size = one.p.m * b.p.shape.k_token;
+        if (b.p.bias.kind) // the mask of a part knows nothing of the others
+            one.p.bias.device_positions += at;
         gradients alone = run(&one);
         check_same_rows(&b, "alone", &g, at, &alone, length[x]);
         check_same_keys(&b, "alone", &g, at, &alone, length[x]);
@@ -666,11 +746,38 @@ static void check_head(size_t d, bool few)
     check_long("window", make_window(34000, 34000), 7, 7, d, 7919);
 }
 
+/* Softcaps and biases, with a few cases of every kind of mask. */
+static void check_biases(size_t d)
+{
+    size_t before = failures;
+    for (size_t b = 0; b < BT_LEN(bias_kinds); b++) {
+        bias_kind = bias_kinds[b];
+        for (size_t x = 0; x < BT_LEN(kinds); x++) {
+            size_t s = (b + x) % BT_LEN(sizes);
+            if (fits(&kinds[x], s, false) && (!quick || (b + x) % 4 == 0))
+                check_case(kinds[x].name, kinds[x].make, s, d);
+        }
+        bias_kind |= BIAS_POSITIONS;
+        check_packed(d);
+        bias_kind = bias_kinds[b];
+        if (!quick)
+            check_long("biased", make_causal(4129, 4129), 16, 4, d, 211);
+    }
+    bias_kind = BIAS_NONE;
+    printf("softcaps and biases          d%-4zu %s\n", d,
+           failures == before ? "ok" : "FAILED");
+    fflush(stdout);
+}
+
 int main(int argc, char **argv)
 {
     static const size_t part[] = { 8, 40, 72, 96, 120, 136, 200, 248 };
     check_begin(argc, argv);
     if (race_head) {
+        bias_kind = BIAS_CAP | BIAS_TABLE;
+        for (size_t x = 0; x < BT_LEN(kinds); x++)
+            check_kind(&kinds[x], race_head, true);
+        bias_kind = BIAS_NONE;
         for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
         dense = 0;
@@ -678,6 +785,8 @@ int main(int argc, char **argv)
             check_kind(&kinds[x], race_head, true);
         return check_end();
     }
+    for (size_t d = 64; d <= 256; d += 64)
+        check_biases(d == 192 ? 184 : d);
     for (size_t d = 64; d <= 256; d += 64)
         check_head(d, quick);
     for (size_t i = 0; i < BT_LEN(part); i++)

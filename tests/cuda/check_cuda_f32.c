@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_cuda_f32.c - the GPU's plain float32 attention, forward and backward,
  * against float64: within an error derived from the arithmetic, with NaN in
- * everything hidden, the same bits in two runs, and batch-invariant rows. */
+ * everything hidden, the same bits in two runs, and batch-invariant rows; also
+ * with softcaps and biases. */
 #include "backend/cuda/cuda.h"
-#include "masks.h"
+#include "biases.h"
 
 /* ---- a problem --------------------------------------------------------- */
 
 enum { Q, K, V, DOUT, INPUTS };
-enum { OUT, LSE, DQ, DK, DV, RESULTS };
+enum { OUT, LSE, DQ, DK, DV, DTABLE, RESULTS };
 
 typedef struct problem {
     const char *name;
@@ -17,6 +18,7 @@ typedef struct problem {
     size_t n, m, heads, kv_heads, d, e;
     size_t in_size[INPUTS], size[RESULTS];
     float *in[INPUTS];
+    test_bias bias;
 } problem;
 
 typedef struct result {
@@ -24,7 +26,7 @@ typedef struct result {
 } result;
 
 static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
-                            size_t kv_heads, size_t d, size_t e)
+                            size_t kv_heads, size_t d, size_t e, int bias)
 {
     problem p = { .name = name,
                   .mask = mask,
@@ -44,6 +46,8 @@ static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
     p.in_size[V] = p.size[DV] = p.m * kv_heads * e;
     p.in_size[DOUT] = p.size[OUT] = p.n * heads * e;
     p.size[LSE] = p.n * heads;
+    p.bias = bias_make(bias, mask, heads);
+    p.size[DTABLE] = p.bias.distances * heads;
     for (int i = 0; i < INPUTS; i++) {
         p.in[i] = malloc(p.in_size[i] * sizeof(float) + 1);
         for (size_t j = 0; j < p.in_size[i]; j++)
@@ -65,6 +69,7 @@ static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
 static void problem_free(problem *p)
 {
     bauta_mask_free(p->mask);
+    bias_free(&p->bias);
     for (int i = 0; i < INPUTS; i++)
         free(p->in[i]);
 }
@@ -82,6 +87,10 @@ static result run(const problem *p, size_t first, size_t rows)
     bt_cuda_rows *r = NULL;
     float *in[INPUTS], *x[RESULTS];
     result back;
+    bauta_attention_shape shape = p->shape;
+    bauta_attention_bias bias = bias_of(&p->bias, first, true);
+    if (p->bias.kind)
+        shape.bias = &bias;
     need(bt_cuda_rows_create(&r, p->mask, first, rows, &err), &err);
     for (int i = 0; i < INPUTS; i++) {
         bool by_row = i == Q || i == DOUT;
@@ -91,15 +100,17 @@ static result run(const problem *p, size_t first, size_t rows)
     }
     for (int i = 0; i < RESULTS; i++) {
         back.x[i] = malloc(p->size[i] * 4 + 1);
-        memset(back.x[i], 0xff, p->size[i] * 4);
+        memset(back.x[i], i == DTABLE ? 0 : 0xff, p->size[i] * 4); // is added
         x[i] = to_device(back.x[i], p->size[i] * 4);
     }
-    need(bt_attention_forward_f32_cuda(r, &p->shape, in[Q], in[K], in[V],
-                                       x[OUT], x[LSE], NULL, &err),
+    if (p->bias.kind & BIAS_TABLE)
+        bias.dtable = x[DTABLE];
+    need(bt_attention_forward_f32_cuda(r, &shape, in[Q], in[K], in[V], x[OUT],
+                                       x[LSE], NULL, &err),
          &err);
-    need(bt_attention_backward_f32_cuda(r, &p->shape, in[Q], in[K], in[V],
-                                        x[OUT], x[LSE], in[DOUT], x[DQ], x[DK],
-                                        x[DV], NULL, &err),
+    need(bt_attention_backward_f32_cuda(r, &shape, in[Q], in[K], in[V], x[OUT],
+                                        x[LSE], in[DOUT], x[DQ], x[DK], x[DV],
+                                        NULL, &err),
          &err);
     need_cuda(cudaDeviceSynchronize(), p->name);
     for (int i = 0; i < RESULTS; i++) {
@@ -120,6 +131,7 @@ static result run(const problem *p, size_t first, size_t rows)
 typedef struct exact {
     double *x[RESULTS], *size[RESULTS];
     double reach; /* the largest sum of |q| |k| of a visible pair */
+    double added; /* and of its softcap and bias */
 } exact;
 
 static double dot(const float *a, const float *b, size_t d, double *size)
@@ -155,16 +167,18 @@ static void reference_row(exact *e, const problem *p, size_t i, size_t h)
                 size_t k_at = (j * p->kv_heads + kv) * p->d;
                 size_t v_at = (j * p->kv_heads + kv) * p->e;
                 const float *k = p->in[K] + k_at, *v = p->in[V] + v_at;
-                double x = dot(q, k, p->d, &size) * scale;
+                double x = dot(q, k, p->d, &size) * scale, added, slope;
                 e->reach = fmax(e->reach, size * scale);
-                double w = pass ? exp(x - max) : 0.0;
+                x = bias_score(&p->bias, x, i, h, j, &added, &slope);
+                e->added = fmax(e->added, added);
+                double w = pass && max != -INFINITY ? exp(x - max) : 0.0;
                 if (pass == 0)
                     max = fmax(max, x);
                 if (pass == 1)
                     sum += w;
                 if (pass < 2)
                     continue;
-                w /= sum;
+                w = sum != 0.0 ? w / sum : 0.0;
                 double dw = dot(dout, v, p->e, &size);
                 if (pass == 2) {
                     for (size_t c = 0; c < p->e; c++) {
@@ -177,6 +191,10 @@ static void reference_row(exact *e, const problem *p, size_t i, size_t h)
                 }
                 double ds = w * (dw - delta) * scale;
                 double ds_size = w * (size + delta_size) * scale;
+                if (p->bias.kind & BIAS_TABLE)
+                    add(e, DTABLE, bias_row(&p->bias, i, j) * p->heads + h,
+                        ds / scale, ds_size / scale);
+                ds *= slope;
                 for (size_t c = 0; c < p->d; c++) {
                     add(e, DQ, q_at + c, ds * (double)k[c],
                         ds_size * fabs((double)k[c]));
@@ -187,8 +205,9 @@ static void reference_row(exact *e, const problem *p, size_t i, size_t h)
                     add(e, DV, v_at + c, w * (double)dout[c],
                         w * fabs((double)dout[c]));
             }
-    e->x[LSE][i * p->heads + h] = spans ? max + log(sum) : -INFINITY;
-    e->size[LSE][i * p->heads + h] = spans ? fabs(max + log(sum)) + 1.0 : 0.0;
+    bool empty = !spans || sum == 0.0;
+    e->x[LSE][i * p->heads + h] = empty ? -INFINITY : max + log(sum);
+    e->size[LSE][i * p->heads + h] = empty ? 0.0 : fabs(max + log(sum)) + 1.0;
 }
 
 static exact reference(const problem *p)
@@ -205,14 +224,16 @@ static exact reference(const problem *p)
 }
 
 /* Scores are chains of d products and so off by d ulp of their reach, weights
- * by that and by the sums over keys; each further sum adds its own length. */
+ * by that and by the sums over keys; each further sum adds its own length.
+ * Softcaps and biases cost some ulp of their magnitudes. */
 static void check_accuracy(const problem *p, const result *r)
 {
-    static const char *const names[] = { "out", "lse", "dq", "dk", "dv" };
+    static const char *const names[] = { "out", "lse", "dq",
+                                         "dk",  "dv",  "dtable" };
     exact e = reference(p);
     double terms = (double)(p->d + p->e + p->m + p->n * p->heads);
-    double bound =
-        0x1p-23 * (4.0 * e.reach * (double)p->d + 2.0 * terms + 64.0);
+    double bound = 0x1p-23 * (4.0 * e.reach * (double)p->d + 8.0 * e.added +
+                              2.0 * terms + 64.0);
     for (int i = 0; i < RESULTS; i++) {
         for (size_t j = 0; j < p->size[i]; j++) {
             double got = (double)r->x[i][j], want = e.x[i][j];
@@ -236,10 +257,12 @@ static void check_same(const problem *p, const char *what, int i,
         FAIL("%s: %s: result %d has other bits", p->name, what, i);
 }
 
-static void check_case(const char *name, bauta_mask *mask, size_t heads,
-                       size_t kv_heads, size_t d, size_t e)
+static void check_case(const char *kind, bauta_mask *mask, size_t heads,
+                       size_t kv_heads, size_t d, size_t e, int bias)
 {
-    problem p = problem_make(name, mask, heads, kv_heads, d, e);
+    char name[96];
+    snprintf(name, sizeof(name), "%s %s d%zu", kind, bias_names[bias & 7], d);
+    problem p = problem_make(name, mask, heads, kv_heads, d, e, bias);
     result r = run(&p, 0, p.n), again = run(&p, 0, p.n);
     check_accuracy(&p, &r);
     for (int i = 0; i < RESULTS; i++)
@@ -284,6 +307,13 @@ static const struct {
     { 70, 70, 3, 1, 256, 256 },
 };
 
+static const int biases[] = { BIAS_CAP,
+                              BIAS_SLOPES,
+                              BIAS_TABLE | BIAS_POSITIONS,
+                              BIAS_CAP | BIAS_SLOPES | BIAS_POSITIONS,
+                              BIAS_CAP | BIAS_TABLE,
+                              BIAS_TABLE | BIAS_HOLES };
+
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
@@ -291,6 +321,12 @@ int main(int argc, char **argv)
         for (size_t s = 0; s < (quick ? 3 : BT_LEN(sizes)); s++)
             check_case(kinds[x].name, kinds[x].make(sizes[s].n, sizes[s].m),
                        sizes[s].heads, sizes[s].kv_heads, sizes[s].d,
-                       sizes[s].e);
+                       sizes[s].e, BIAS_NONE);
+    for (size_t x = 0; x < BT_LEN(kinds); x++)
+        for (size_t s = 0; s < (quick ? 3 : BT_LEN(sizes)); s++)
+            for (size_t b = 0; b < BT_LEN(biases); b++)
+                check_case(kinds[x].name, kinds[x].make(sizes[s].n, sizes[s].m),
+                           sizes[s].heads, sizes[s].kv_heads, sizes[s].d,
+                           sizes[s].e, biases[b]);
     return check_end();
 }

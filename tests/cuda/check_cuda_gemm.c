@@ -89,6 +89,22 @@ static void make(problem *q, bt_gemm_form form, size_t m, size_t n, size_t k,
         }
         if (below(3) == 0)
             p->pre = to_device(NULL, 0);
+        // The other way round, where there is a kernel for it.
+        bt_cuda_gemm_args other = *p;
+        other.has_act = form == BT_GEMM_NN;
+        other.slope = form == BT_GEMM_NT ? p->b : NULL;
+        if (form != BT_GEMM_TN && below(2) && bt_cuda_gemm_fuses(&other)) {
+            p->has_act = other.has_act;
+            if (p->slope)
+                cudaFree((void *)(uintptr_t)p->slope);
+            free(q->slope);
+            q->slope = NULL;
+            p->slope = NULL;
+            if (form == BT_GEMM_NT) {
+                q->slope = random_matrix(&device, m, p->ldo, 4.0f);
+                p->slope = device;
+            }
+        }
     }
     q->out_bytes = m * p->ldo * (p->out_f32 ? 4 : 2);
     q->pre_bytes = m * p->ldo * 2;
@@ -225,7 +241,8 @@ static double slope_double(bt_act act, double x)
 /* A step of 16 adds 17 numbers, of each of which at most what is below the last
  * bit of the largest is lost: 17 * 2^-23 of the sum of magnitudes, k / 16
  * times; a chunk adds a rounding. Activations have slopes up to 1.13 and are
- * within 2^-18. */
+ * within 2^-18; before them, and before a slope, the sum is rounded to
+ * bfloat16. */
 static void check_double(const problem *q, const uint8_t *got)
 {
     const bt_cuda_gemm_args *p = &q->p;
@@ -243,11 +260,13 @@ static void check_double(const problem *q, const uint8_t *got)
             double v = sum;
             if (p->has_act) {
                 v = act_double(p->act, v);
+                bound += (fabs(sum) + bound) * 0x1p-8;
                 bound = bound * 1.13 + (fabs(sum) + 1) * 0x1p-18;
             }
             if (p->slope) {
                 double s = slope_double(
                     p->act, (double)from_bf16(q->slope[i * p->ld_slope + j]));
+                bound += (fabs(v) + bound) * 0x1p-8;
                 bound = bound * 1.13 + fabs(v) * 0x1p-18;
                 v *= s;
             }
@@ -276,8 +295,17 @@ static void every_choice(const problem *q, const uint8_t *want)
     const bt_cuda_gemm_args *p = &q->p;
     int chunk = p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
     int chunks = ((int)p->k + chunk - 1) / chunk;
-    for (int t = 0; t < BT_GEMM_TILE_COUNT; t++) {
+    // Activations in the form NN and slopes in NT are ended by tiles that take
+    // turns alone, and only by sums of one chunk.
+    bool turns = (p->has_act && p->form == BT_GEMM_NN) ||
+                 (p->slope && p->form == BT_GEMM_NT);
+    bt_cuda_gemm_args many = *p;
+    many.m = BT_GEMM_SMALL_ROWS + 1;
+    bool large = !turns || bt_cuda_gemm_fuses(&many);
+    for (int t = 0; large && t < BT_GEMM_TILE_COUNT; t++) {
         bool ping = t == BT_GEMM_PING192 || t == BT_GEMM_PING128;
+        if (turns && !ping)
+            continue;
         bt_gemm_choice c = { .tile = (bt_gemm_tile)t,
                              .group = 1 + (int)below(20) };
         if (!ping || chunks == 1)

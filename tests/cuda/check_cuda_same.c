@@ -10,12 +10,13 @@
  *   in steps    with a few queries of each sequence in each step
  *
  * under random scores (small, large, growing along the keys), with values that
- * are NaN or infinite here and there, random sizes and orders of pages, and
- * random numbers of blocks of threads. */
+ * are NaN or infinite here and there, random sizes and orders of pages, random
+ * numbers of blocks of threads, and, in every second case, softcaps and biases.
+ */
 #include "backend/cuda/decode.h"
 #include "backend/cuda/plan.h"
+#include "biases.h"
 #include "mask/mask.h"
-#include "masks.h"
 
 enum { SEQUENCES = 4, CASES = 10000, QUICK = 250 };
 
@@ -27,7 +28,7 @@ typedef struct buffer {
 } buffer;
 
 static buffer q_memory, k_memory, v_memory, out_memory, lse_memory;
-static buffer k_pages, v_pages;
+static buffer k_pages, v_pages, positions_memory;
 
 static void *fill(buffer *b, const void *from, size_t bytes)
 {
@@ -75,6 +76,8 @@ typedef struct problem {
     bauta_mask *mask[SEQUENCES], *packed;
     size_t row[SEQUENCES + 1], key[SEQUENCES + 1]; /* where they begin */
     uint16_t *q, *k, *v; /* (rows, heads, d), (keys, kv_heads, d) */
+    test_bias bias;
+    bool aligned; /* positions are those of the masks of the sequences */
 } problem;
 
 typedef struct result {
@@ -155,6 +158,31 @@ static void poison_values(problem *p)
             poisons[below(BT_LEN(poisons))];
 }
 
+static void bias_draw(problem *p)
+{
+    static const int terms[] = { BIAS_CAP,
+                                 BIAS_SLOPES,
+                                 BIAS_TABLE,
+                                 BIAS_TABLE | BIAS_HOLES,
+                                 BIAS_CAP | BIAS_SLOPES,
+                                 BIAS_CAP | BIAS_TABLE };
+    if (below(2))
+        return;
+    p->bias = bias_make(terms[below(BT_LEN(terms))] | BIAS_POSITIONS, p->packed,
+                        p->heads);
+    p->aligned = below(2);
+    for (size_t s = 0; s < p->count && p->aligned; s++)
+        for (size_t i = p->row[s]; i < p->row[s + 1]; i++)
+            p->bias.positions[i] =
+                (uint32_t)(p->key[s + 1] - p->key[s] + i - p->row[s + 1]);
+    need_cuda(cudaMemcpy(p->bias.device_positions, p->bias.positions,
+                         p->row[p->count] * 4, cudaMemcpyHostToDevice),
+              "cudaMemcpy");
+    size_t at = strlen(p->name);
+    snprintf(p->name + at, sizeof(p->name) - at, " %s%s",
+             bias_names[p->bias.kind & 7], p->aligned ? ", aligned" : "");
+}
+
 static problem problem_make(void)
 {
     static const size_t kv[] = { 1, 1, 2, 3 };
@@ -184,6 +212,7 @@ static problem problem_make(void)
     p.v = draw_bf16(p.key[p.count] * p.kv_heads * p.d, 1.0f);
     shape_keys(&p);
     poison_values(&p);
+    bias_draw(&p);
     return p;
 }
 
@@ -192,6 +221,7 @@ static void problem_free(problem *p)
     for (size_t s = 0; s < p->count; s++)
         bauta_mask_free(p->mask[s]);
     bauta_mask_free(p->packed);
+    bias_free(&p->bias);
     free(p->q);
     free(p->k);
     free(p->v);
@@ -238,8 +268,13 @@ static result run_forward(const problem *p, const bauta_mask *mask, size_t row,
 {
     bauta_error err = { 0 };
     bauta_attention_shape shape = shape_of(p);
+    bauta_attention_bias bias = bias_of(&p->bias, row + first, false);
     bt_cuda_plan *device = NULL;
     size_t width = p->kv_heads * p->d;
+    if (p->bias.kind)
+        shape.bias = &bias;
+    if (p->aligned && mask != p->packed)
+        bias.positions = NULL; // as the mask aligns them
     need(bt_cuda_plan_create(&device, &shape, false, &err), &err);
     need(bt_cuda_plan_update(device, mask, first, rows, tile, NULL, &err),
          &err);
@@ -368,6 +403,7 @@ static void check_step(const problem *p, const char *what, const result *all,
 {
     bauta_error err = { 0 };
     bauta_attention_shape shape = shape_of(p);
+    bauta_attention_bias bias = bias_of(&p->bias, 0, false);
     bt_cuda_decode *decode = NULL;
     bt_decode_sequence sequence[SEQUENCES];
     size_t total = 0, row = p->heads * p->d;
@@ -377,9 +413,18 @@ static void check_step(const problem *p, const char *what, const result *all,
         total += rows[s];
     }
     uint16_t *q = malloc(total * row * 2);
-    for (size_t s = 0, to = 0; s < p->count; to += rows[s++])
+    uint32_t *positions = malloc(total * 4 + 1);
+    for (size_t s = 0, to = 0; s < p->count; to += rows[s++]) {
         memcpy(q + to * row, p->q + (p->row[s] + at[s]) * row,
                rows[s] * row * 2);
+        if (p->bias.kind)
+            memcpy(positions + to, p->bias.positions + p->row[s] + at[s],
+                   rows[s] * 4);
+    }
+    if (p->bias.kind)
+        shape.bias = &bias;
+    bias.positions =
+        p->aligned ? NULL : fill(&positions_memory, positions, total * 4);
     need(bt_cuda_decode_create(&decode, &shape, o->pages.page_keys, &err),
          &err);
     if (below(2))
@@ -403,6 +448,7 @@ static void check_step(const problem *p, const char *what, const result *all,
     free(r.out);
     free(r.lse);
     free(q);
+    free(positions);
     bt_cuda_decode_free(decode);
 }
 

@@ -3,9 +3,10 @@
  * without CUDA headers, in float32 and in bfloat16.
  *
  * Forward and backward are compared with float64, decoding over pages with the
- * forward pass of the same rows. Hidden keys are NaN from the start. Each call
- * is made twice, through two plans and in memory with other contents, the
- * second time on a stream of the caller's, and gives the same bits. */
+ * forward pass of the same rows, softcaps and biases with the CPU. Hidden keys
+ * are NaN from the start. Each call is made twice, through two plans and in
+ * memory with other contents, the second time on a stream of the caller's, and
+ * gives the same bits. */
 #include "allocation_faults.h"
 
 #include <math.h>
@@ -414,6 +415,75 @@ static void check_faults(const bauta_options *options)
     check(faults_end() == 0, "faults", "a leak in the end");
 }
 
+/* ---- softcap and bias --------------------------------------------------- */
+
+/* The results of the CPU, in float32; the bias is in host memory. */
+static void run_cpu(problem *p, const bauta_attention_shape *shape)
+{
+    bauta_context *cpu;
+    bauta_plan *plan;
+    need(bauta_context_create(&cpu, NULL, &err));
+    need(bauta_plan_create(&plan, p->mask, 0, p->n, &err));
+    need(bauta_attention_forward(cpu, plan, shape, p->x[Q], p->x[K], p->x[V],
+                                 p->x[OUT], p->x[LSE], &err));
+    need(bauta_attention_backward(cpu, plan, shape, p->x[Q], p->x[K], p->x[V],
+                                  p->x[OUT], p->x[LSE], p->x[DOUT], p->x[DQ],
+                                  p->x[DK], p->x[DV], &err));
+    bauta_plan_free(plan);
+    bauta_context_free(cpu);
+}
+
+/* The GPU has the CPU's results within the error of its type, for a case that
+ * float64 was compared with elsewhere (check_cuda_f32.c and others). */
+static void check_bias(size_t which, bool slopes, bauta_dtype type)
+{
+    enum { HEADS = 4, DISTANCES = 19 };
+    problem p = problem_make("bias", which ? "causal" : "window(50)", 130, 130,
+                             HEADS, 2, 64, type);
+    float numbers[DISTANCES * HEADS], dtable[DISTANCES * HEADS] = { 0 };
+    float got[DISTANCES * HEADS];
+    bauta_attention_bias bias = BAUTA_ATTENTION_BIAS_INIT, on_gpu;
+    bauta_attention_shape shape = p.shape;
+    double bound = type == BAUTA_FLOAT32 ? 1e-4 : 0.1;
+    for (size_t i = 0; i < LEN(numbers); i++)
+        numbers[i] = 0.5f * next_random();
+    float *memory = raw_put(numbers, sizeof(numbers));
+    float *to = raw_put(dtable, sizeof(dtable));
+    bias.softcap = which ? 3.0f : 0.0f;
+    bias.distances = DISTANCES;
+    bias.first_distance = -12;
+    on_gpu = bias;
+    if (slopes) {
+        bias.slopes = numbers;
+        on_gpu.slopes = memory;
+    } else {
+        bias.table = numbers;
+        bias.dtable = dtable;
+        on_gpu.table = memory;
+        on_gpu.dtable = to;
+    }
+    shape.bias = &bias;
+    run_cpu(&p, &shape);
+    for (int i = OUT; i < TENSORS; i++)
+        for (size_t j = 0; j < p.size[i]; j++)
+            p.want[i][j] = (double)p.x[i][j];
+    p.shape.bias = &on_gpu;
+    run(&p);
+    for (int i = OUT; i < TENSORS; i++) {
+        double worst = 0.0;
+        for (size_t j = 0; j < p.size[i]; j++)
+            worst = fmax(worst, fabs((double)p.x[i][j] - p.want[i][j]));
+        check(worst <= bound, names[i], "a bias is not the CPU's");
+    }
+    need(bauta_gpu_download(gpu, got, to, sizeof(got), &err));
+    for (size_t i = 0; i < LEN(got); i++)
+        check(fabs((double)got[i] - (double)dtable[i]) <= 20.0 * bound,
+              "dtable", "is not the CPU's");
+    bauta_gpu_free(gpu, memory);
+    bauta_gpu_free(gpu, to);
+    problem_free(&p);
+}
+
 /* ---- refusals ---------------------------------------------------------- */
 
 static void refused(bauta_status got, bauta_status want, const char *words)
@@ -455,6 +525,12 @@ static void check_refusals(void)
     refused(bauta_gpu_attention_forward(gpu, plan, &shape, odd, memory, memory,
                                         memory, NULL, &err),
             BAUTA_ERR_ARGUMENT, "aligned");
+    bauta_attention_bias bias = BAUTA_ATTENTION_BIAS_INIT;
+    bias.tensor = memory;
+    shape.bias = &bias;
+    refused(bauta_gpu_attention_forward(gpu, plan, &shape, memory, memory,
+                                        memory, memory, NULL, &err),
+            BAUTA_ERR_UNSUPPORTED, "bias tensor");
     need(bauta_gpu_synchronize(gpu, &err)); // nothing sticks
     bauta_gpu_free(gpu, memory);
     bauta_gpu_plan_free(plan);
@@ -493,6 +569,8 @@ int main(void)
                 check_decode(cases[i].name, cases[i].mask, cases[i].n,
                              cases[i].m, cases[i].n > 3 ? 3 : 1, cases[i].heads,
                              cases[i].kv, dim, (bauta_dtype)type);
+    for (size_t i = 0; i < 8; i++)
+        check_bias(i & 1, i & 2, i & 4 ? BAUTA_BFLOAT16 : BAUTA_FLOAT32);
     check_refusals();
     bauta_context_free(gpu);
     printf("%zu checks, %zu failures\n", checks, failures);

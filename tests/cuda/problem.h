@@ -5,7 +5,7 @@
 #define BT_TEST_CUDA_PROBLEM_H
 
 #include "backend/cuda/cuda.h"
-#include "masks.h"
+#include "biases.h"
 
 /* ---- a problem and its tensors ----------------------------------------- */
 
@@ -16,7 +16,10 @@ typedef struct problem {
     size_t n, m, heads, kv_heads, d;
     size_t q_size, kv_size, out_size, lse_size; /* elements */
     uint16_t *q, *k, *v;                        /* inputs */
+    test_bias bias;
 } problem;
+
+static int bias_kind; /* of the next problems, see biases.h */
 
 /* extra: elements between tokens that are not part of the problem. */
 static inline problem problem_make(const char *name, bauta_mask *mask,
@@ -39,6 +42,7 @@ static inline problem problem_make(const char *name, bauta_mask *mask,
     shape.out_token = heads * d + extra;
     shape.q_head = shape.k_head = shape.v_head = shape.out_head = d;
     p.shape = shape;
+    p.bias = bias_make(bias_kind, mask, heads);
     p.q_size = p.n * shape.q_token;
     p.kv_size = p.m * shape.k_token;
     p.out_size = p.n * shape.out_token;
@@ -52,6 +56,7 @@ static inline problem problem_make(const char *name, bauta_mask *mask,
 static inline void problem_free(problem *p)
 {
     bauta_mask_free(p->mask);
+    bias_free(&p->bias);
     free(p->q);
     free(p->k);
     free(p->v);
@@ -76,6 +81,14 @@ static inline bt_cuda_plan *plan_of(const bauta_attention_shape *shape,
          &err);
     return plan;
 }
+
+/* The kinds of softcaps and biases that are checked. */
+static const int bias_kinds[] = { BIAS_CAP,
+                                  BIAS_SLOPES,
+                                  BIAS_TABLE | BIAS_POSITIONS,
+                                  BIAS_CAP | BIAS_SLOPES | BIAS_POSITIONS,
+                                  BIAS_CAP | BIAS_TABLE,
+                                  BIAS_TABLE | BIAS_HOLES };
 
 /* ---- the cases --------------------------------------------------------- */
 

@@ -22,6 +22,22 @@
     "\"pad_token_id\": 299, \"decoder_start_token_id\": 299, "         \
     "\"scale_embedding\": true, \"init_std\": 0.1, "
 
+#define T5                                                            \
+    "\"d_model\": 64, \"d_kv\": 16, \"num_heads\": 4, \"d_ff\": 96, " \
+    "\"num_layers\": 2, \"num_decoder_layers\": 3, "                  \
+    "\"vocab_size\": 300, \"n_positions\": 128, "                     \
+    "\"relative_attention_num_buckets\": 8, "                         \
+    "\"relative_attention_max_distance\": 20, "                       \
+    "\"pad_token_id\": 0, \"decoder_start_token_id\": 0, "
+#define GEMMA                                                 \
+    "\"hidden_size\": 64, \"num_attention_heads\": 4, "       \
+    "\"num_key_value_heads\": 2, \"head_dim\": 32, "          \
+    "\"num_hidden_layers\": 3, \"intermediate_size\": 160, "  \
+    "\"vocab_size\": 300, \"max_position_embeddings\": 128, " \
+    "\"query_pre_attn_scalar\": 32, \"sliding_window\": 20, " \
+    "\"hidden_activation\": \"gelu_pytorch_tanh\", "          \
+    "\"initializer_range\": 0.1, "
+
 static const struct {
     const char *family, *config;
 } tiny_models[] = {
@@ -41,6 +57,20 @@ static const struct {
                  "\"type_vocab_size\": 1}" },
     { "marian", "{" BART "\"model_type\": \"marian\"}" },
     { "bart", "{" BART "\"model_type\": \"bart\"}" },
+    { "t5", "{" T5 "\"model_type\": \"t5\"}" },
+    { "t5_gated", "{" T5 "\"model_type\": \"t5\", "
+                  "\"feed_forward_proj\": \"gated-gelu\", "
+                  "\"tie_word_embeddings\": false}" },
+    { "gemma2", "{" GEMMA "\"model_type\": \"gemma2\", "
+                "\"attn_logit_softcapping\": 5, "
+                "\"final_logit_softcapping\": 3}" },
+    { "gemma3", "{" GEMMA "\"model_type\": \"gemma3_text\", "
+                "\"attn_logit_softcapping\": 5}" },
+    { "mpt", "{\"model_type\": \"mpt\", \"d_model\": 64, \"n_heads\": 4, "
+             "\"n_layers\": 3, "
+             "\"vocab_size\": 300, \"max_seq_len\": 128, "
+             "\"no_bias\": true, \"attn_config\": {\"alibi\": true}, "
+             "\"initializer_range\": 0.1}" },
 };
 
 #define TINY_MODELS (sizeof(tiny_models) / sizeof(tiny_models[0]))

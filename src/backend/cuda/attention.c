@@ -14,6 +14,7 @@
  * are pages, so a kernel makes a copy of the list for every layer, with pages
  * in place of blocks (kv_renumber.cu). */
 #include "backend/block_table.h"
+#include "backend/cuda/bias.h"
 #include "backend/cuda/decode.h"
 #include "backend/cuda/rows.h"
 #include "backend/cuda/stream.h"
@@ -40,6 +41,7 @@ typedef struct plan {
     bt_cuda_rows *rows;         /* float32 */
     /* For bfloat16, and for the heads of this shape. */
     bauta_attention_shape shape;
+    bool biased; /* the lists are for attention with a bias */
     bt_cuda_plan *lists;
     bauta_mask *mask;
     /* Of decoding instead: */
@@ -193,7 +195,9 @@ static bauta_status make_bf16(bt_cuda_stream *stream, plan *p,
                               bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
-    if (p->lists && !heads_match(&p->shape, shape)) {
+    // With a bias no document is dense, see bt_cuda_plan_create().
+    if (p->lists && (!heads_match(&p->shape, shape) ||
+                     p->biased != bt_cuda_biased(shape))) {
         bt_cuda_plan_free(p->lists);
         p->lists = NULL;
     }
@@ -203,6 +207,8 @@ static bauta_status make_bf16(bt_cuda_stream *stream, plan *p,
         status = bt_cuda_plan_create(&p->lists, shape,
                                      p->use == BT_PLAN_BACKWARD, err);
     p->shape = *shape;
+    p->shape.bias = NULL;
+    p->biased = bt_cuda_biased(shape);
     if (!status)
         status = bt_cuda_plan_update(p->lists, p->mask, 0, p->base.rows, 0,
                                      stream->queue, err);
@@ -333,6 +339,81 @@ static bauta_status make_decode_f32(bt_cuda_stream *stream, plan *p,
     return status;
 }
 
+/* ---- Softcap and bias --------------------------------------------------- */
+
+/* The table in float32, as the kernels read it: a model in bfloat16 has it in
+ * its own type. */
+static bauta_status table_take(bt_cuda_stream *stream, bauta_attention_bias *to,
+                               const bt_tensor *table, bt_op op,
+                               bauta_error *err)
+{
+    void *memory = NULL;
+    to->distances = table->rows;
+    if (!bt_tensor_dense(table))
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "%s: the table of the bias has rows %zu apart",
+                       bt_op_name(op), table->stride);
+    to->table = bt_cuda_address(table);
+    if (table->dtype == BAUTA_FLOAT32)
+        return BAUTA_OK;
+    bauta_status status = bt_cuda_stream_scratch(
+        stream, &memory,
+        bt_size_mul(table->rows, table->columns * sizeof(float)), err);
+    if (!status)
+        status =
+            bt_cuda_copy(table->rows, table->columns,
+                         (bt_cuda_out){ memory, table->columns }, BAUTA_FLOAT32,
+                         bt_cuda_read(table), table->dtype, stream->queue, err);
+    to->table = memory;
+    return status;
+}
+
+/* The bias of an attention in the GPU's memory, for its shape. */
+static bauta_status bias_take(bt_cuda_stream *stream, bauta_attention_bias *to,
+                              bauta_attention_shape *shape,
+                              const bt_attention_bias *from, bt_op op,
+                              bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (!from)
+        return BAUTA_OK;
+    const bt_tensor *const here[] = { from->slopes, from->table,
+                                      from->positions };
+    *to = (bauta_attention_bias)BAUTA_ATTENTION_BIAS_INIT;
+    to->softcap = from->softcap;
+    to->first_distance = from->first_distance;
+    status = bt_cuda_need_here(stream, op, here, BT_LEN(here), err);
+    if (!status)
+        status = bt_cuda_need_f32(stream, op, from->slopes, err);
+    if (!status && from->table)
+        status = table_take(stream, to, from->table, op, err);
+    if (from->slopes)
+        to->slopes = bt_cuda_address(from->slopes);
+    if (from->positions)
+        to->positions = bt_cuda_address(from->positions);
+    shape->bias = to;
+    return status;
+}
+
+/* The gradient of the table, which the kernels add to. */
+static bauta_status dtable_take(bt_cuda_stream *stream,
+                                bauta_attention_bias *to,
+                                const bt_attention_grad_args *args,
+                                bauta_error *err)
+{
+    const bt_tensor *dtable = args->dtable;
+    if (!args->bias || !dtable)
+        return BAUTA_OK;
+    bauta_status status =
+        bt_cuda_need_f32(stream, BT_OP_attention_grad, dtable, err);
+    if (!status && !args->add_dtable)
+        status = bt_cuda_stream_fill(
+            stream, bt_cuda_address(dtable), 0,
+            bt_size_mul(dtable->rows, dtable->columns * sizeof(float)), err);
+    to->dtable = bt_cuda_address(dtable);
+    return status;
+}
+
 /* ---- Attention --------------------------------------------------------- */
 
 static bauta_attention_shape shape_of(size_t heads, size_t kv_heads,
@@ -383,12 +464,14 @@ bauta_status bt_cuda_op_attention(bt_cuda_stream *stream,
     const bt_tensor *q = args->q, *k = args->k, *v = args->v;
     bauta_attention_shape shape =
         shape_of(args->heads, args->kv_heads, args->scale, q, args->out);
-    if (args->bias)
-        return bt_unsupported_bias(&stream->base, BT_OP_attention, err);
+    bauta_attention_bias bias;
     BT_CUDA_NEED_SAME(stream, err, attention, q, k, v, args->out);
     BT_CUDA_NEED_F32(stream, err, attention, args->lse);
     shape_add_kv(&shape, k, v);
     bauta_status status = plan_check(p, false, q->rows, err);
+    if (!status)
+        status =
+            bias_take(stream, &bias, &shape, args->bias, BT_OP_attention, err);
     if (status)
         return status;
     if (q->dtype == BAUTA_FLOAT32) {
@@ -433,8 +516,7 @@ bauta_status bt_cuda_op_attention_grad(bt_cuda_stream *stream,
     const bt_tensor *q = args->q, *k = args->k, *v = args->v;
     bauta_attention_shape shape =
         shape_of(args->heads, args->kv_heads, args->scale, q, args->out);
-    if (args->bias)
-        return bt_unsupported_bias(&stream->base, BT_OP_attention_grad, err);
+    bauta_attention_bias bias;
     BT_CUDA_NEED_SAME(stream, err, attention_grad, q, k, v, args->out,
                       args->dout, args->dq, args->dk, args->dv);
     BT_CUDA_NEED_F32(stream, err, attention_grad, args->lse);
@@ -445,6 +527,11 @@ bauta_status bt_cuda_op_attention_grad(bt_cuda_stream *stream,
     if (!status && p->use != BT_PLAN_BACKWARD)
         status = bt_fail(err, BAUTA_ERR_ARGUMENT,
                          "attention_grad: the plan was built for another use");
+    if (!status)
+        status = bias_take(stream, &bias, &shape, args->bias,
+                           BT_OP_attention_grad, err);
+    if (!status)
+        status = dtable_take(stream, &bias, args, err);
     if (status)
         return status;
     if (q->dtype == BAUTA_FLOAT32) {
@@ -603,8 +690,7 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
     bt_cuda_kv_step *step = NULL;
     bauta_attention_shape shape =
         shape_of(args->heads, args->kv_heads, args->scale, args->q, args->out);
-    if (args->bias)
-        return bt_unsupported_bias(&stream->base, BT_OP_paged_attention, err);
+    bauta_attention_bias bias;
     BT_CUDA_NEED_SAME(stream, err, paged_attention, args->q, args->out);
     bauta_status status = plan_check(p, true, args->q->rows, err);
     if (!status)
@@ -627,6 +713,9 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
         status = bt_cuda_kv_step_of(stream, &step, batch, args->layer, err);
     if (!status)
         status = renumber(stream, p, step, dtype, err);
+    if (!status)
+        status = bias_take(stream, &bias, &shape, args->bias,
+                           BT_OP_paged_attention, err);
     if (status)
         return status;
     bt_cuda_pages pages = bt_cuda_kv_read_pages(step, &pool->shape, dtype);

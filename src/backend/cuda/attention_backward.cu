@@ -51,6 +51,7 @@
  * result is not finite, and a second kernel (FIXUP) recomputes those. It
  * replaces what is not finite in a step by 0, and makes the weights of that row
  * NaN for those who see it. */
+#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/backward_fused.h"
 #include "backend/cuda/backward_kernel.h"
 
@@ -114,7 +115,7 @@ static cudaError_t launch_one(const backward_params *p, int blocks,
 
 /* A kernel for dQ and one for dK and dV; a side without rows has none. */
 template <int D, int QUERY_GROUPS, int QUERY_STAGES, int KEY_GROUPS,
-          int KEY_STAGES>
+          int KEY_STAGES, int BIAS>
 static cudaError_t launch_two(const delta_params *delta, size_t steps,
                               const backward_params *dq, int dq_blocks,
                               const backward_params *dkv, int dkv_blocks,
@@ -127,23 +128,95 @@ static cudaError_t launch_two(const delta_params *delta, size_t steps,
         early = true;
     }
     if (!status && dq_blocks) {
-        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, 0>(dq, dq_blocks,
-                                                             early, stream);
+        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, BIAS>(dq, dq_blocks,
+                                                                early, stream);
         early = true;
     }
     if (!status && dkv_blocks) {
-        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, 0>(dkv, dkv_blocks, early,
-                                                         stream);
+        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, BIAS>(dkv, dkv_blocks,
+                                                            early, stream);
         early = true;
     }
     if (!status && dq_blocks)
-        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, 1>(dq, dq_blocks,
-                                                             early, stream);
+        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, FIXUP | BIAS>(
+            dq, dq_blocks, early, stream);
     if (!status && dkv_blocks)
-        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, 1>(dkv, dkv_blocks, early,
-                                                         stream);
+        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, FIXUP | BIAS>(
+            dkv, dkv_blocks, early, stream);
     return status;
 }
+
+static cudaError_t launch_width(size_t width, bool biased,
+                                const delta_params *delta, size_t steps,
+                                const backward_params *dq, int dq_blocks,
+                                const backward_params *dkv, int dkv_blocks,
+                                cudaStream_t stream)
+{
+    if (width > 128)
+        return bt_launch_backward_large_head(delta, (int)width, steps, dq,
+                                             dq_blocks, dkv, dkv_blocks, biased,
+                                             stream);
+    if (width == 128)
+        return biased
+                   ? launch_two<128, 2, 4, 2, 3, BIASED>(
+                         delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
+                   : launch_two<128, 2, 4, 2, 3, 0>(delta, steps, dq, dq_blocks,
+                                                    dkv, dkv_blocks, stream);
+    return biased ? launch_two<64, 3, 6, 3, 6, BIASED>(
+                        delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
+                  : launch_two<64, 3, 6, 3, 6, 0>(delta, steps, dq, dq_blocks,
+                                                  dkv, dkv_blocks, stream);
+}
+
+/* ---- softcap and bias --------------------------------------------------- */
+
+static bauta_status begin_biased(backward_params *dq, backward_params *dkv,
+                                 const bt_cuda_plan *plan,
+                                 const bauta_attention_shape *shape,
+                                 bauta_error *err)
+{
+    if (plan->dense_step_count)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the plan was made for attention without a softcap or a "
+                       "bias");
+    dkv->step_anchors = plan->step_anchors;
+    return bt_cuda_bias_init(&dq->bias, shape, dq->scale, err);
+}
+
+/* The gradient of the table is added to dtable, through sums that the plan
+ * keeps room for. */
+static bauta_status sum_dtable(dtable_params *p, bt_cuda_plan *plan,
+                               cudaStream_t stream, bauta_error *err)
+{
+    p->groups = (int)(bt_cuda_backward_rows(plan->head_dim) / GROUP_ROWS);
+    p->slots = bt_cuda_dtable_slots(p->tile_count, p->groups, p->heads);
+    size_t bytes = (size_t)p->heads * p->slots * (size_t)(p->bias.last + 1) *
+                   sizeof(float);
+    cudaError_t status = cudaSuccess;
+    if (bytes > plan->table_sums_size) {
+        cudaFree(plan->table_sums); // waits for those who use it
+        plan->table_sums = NULL;
+        plan->table_sums_size = 0;
+        status = cudaMalloc(&plan->table_sums, bytes);
+        if (status) {
+            plan->table_sums = NULL;
+            cudaGetLastError(); // reported here
+            return bt_fail(err, bt_cuda_status(status),
+                           "%zu bytes on the GPU: %s", bytes,
+                           cudaGetErrorString(status));
+        }
+        plan->table_sums_size = bytes;
+    }
+    p->sums = (float *)plan->table_sums;
+    status = bt_cuda_launch_dtable(p, stream);
+    if (status)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot launch the gradient of a table: %s",
+                       cudaGetErrorString(status));
+    return BAUTA_OK;
+}
+
+/* ---- all of it ---------------------------------------------------------- */
 
 /* A tensor of the backward pass and how it lies. */
 typedef struct tensor {
@@ -291,16 +364,49 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     size_t steps = plan->step_count, width = bt_cuda_width(d);
     int finish_blocks =
         min(finish.task_count * finish.heads, plan->multiprocessors * 8);
-    cudaError_t result =
-        width > 128
-            ? bt_launch_backward_large_head(&delta, (int)width, steps, &p,
-                                            blocks, &p_kv, blocks_kv,
-                                            (cudaStream_t)stream)
-        : width == 128
-            ? launch_two<128, 2, 4, 2, 3>(&delta, steps, &p, blocks, &p_kv,
-                                          blocks_kv, (cudaStream_t)stream)
-            : launch_two<64, 3, 6, 3, 6>(&delta, steps, &p, blocks, &p_kv,
-                                         blocks_kv, (cudaStream_t)stream);
+    bool biased = bt_cuda_biased(shape);
+    cudaError_t result = cudaSuccess;
+    if (biased) {
+        status = begin_biased(&p, &p_kv, plan, shape, err);
+        if (status)
+            return status;
+        result =
+            bt_cuda_launch_anchors(&p.bias, plan, true, (cudaStream_t)stream);
+        p_kv.bias = p.bias;
+    }
+    if (!result)
+        result = launch_width(width, biased, &delta, steps, &p, blocks, &p_kv,
+                              blocks_kv, (cudaStream_t)stream);
+    if (!result && biased && shape->bias->dtable && p.items) {
+        dtable_params table = {};
+        table.bias = p.bias;
+        table.tiles = p.tiles;
+        table.runs = p.runs;
+        table.bits = p.bits;
+        table.lse = lse;
+        table.delta = p.delta;
+        table.q = q;
+        table.k = k;
+        table.v = v;
+        table.dout = dout;
+        table.q_token = q_token;
+        table.q_head = q_head;
+        table.k_token = k_token;
+        table.k_head = k_head;
+        table.v_token = v_token;
+        table.v_head = v_head;
+        table.o_token = out_token;
+        table.o_head = out_head;
+        table.dtable = shape->bias->dtable;
+        table.tile_count = p.tile_count;
+        table.keys = (int)keys;
+        table.heads = (int)heads;
+        table.share = group;
+        table.head_dim = (int)d;
+        status = sum_dtable(&table, plan, (cudaStream_t)stream, err);
+        if (status)
+            return status;
+    }
     if (!result && plan->dense_step_count)
         result =
             launch_one<128, 3>(&p_dense, blocks_of(&p_dense, plan), &finish,

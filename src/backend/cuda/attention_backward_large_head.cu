@@ -12,30 +12,33 @@
 
 /* A kernel and its fix-up kernel. They share the tile counter and the fix-up
  * flags with the other kernels of the same side, so they run one by one. */
-template <int D, int GROUPS, int KEYS>
+template <int D, int GROUPS, int KEYS, int BIAS>
 static cudaError_t launch_pair(const backward_params *params, int blocks,
                                cudaStream_t stream)
 {
     if (!blocks)
         return cudaSuccess;
     cudaError_t status =
-        launch<D, GROUPS, 3, KEYS, 0>(params, blocks, false, stream);
+        launch<D, GROUPS, 3, KEYS, BIAS>(params, blocks, false, stream);
     if (!status)
-        status = launch<D, GROUPS, 3, KEYS, 1>(params, blocks, false, stream);
+        status = launch<D, GROUPS, 3, KEYS, FIXUP | BIAS>(params, blocks, false,
+                                                          stream);
     return status;
 }
 
-template <int D, int GROUPS>
+template <int D, int GROUPS, int BIAS>
 static cudaError_t launch_large_head(const backward_params *dq, int dq_blocks,
                                      const backward_params *dkv, int dkv_blocks,
                                      cudaStream_t stream)
 {
     cudaError_t status =
-        launch_pair<D, GROUPS, MAKES_DQ>(dq, dq_blocks, stream);
+        launch_pair<D, GROUPS, MAKES_DQ, BIAS>(dq, dq_blocks, stream);
     if (!status)
-        status = launch_pair<D, GROUPS, MAKES_DK>(dkv, dkv_blocks, stream);
+        status =
+            launch_pair<D, GROUPS, MAKES_DK, BIAS>(dkv, dkv_blocks, stream);
     if (!status)
-        status = launch_pair<D, GROUPS, MAKES_DV>(dkv, dkv_blocks, stream);
+        status =
+            launch_pair<D, GROUPS, MAKES_DV, BIAS>(dkv, dkv_blocks, stream);
     return status;
 }
 
@@ -43,15 +46,20 @@ extern "C" cudaError_t
 bt_launch_backward_large_head(const delta_params *delta, int width,
                               size_t steps, const backward_params *dq,
                               int dq_blocks, const backward_params *dkv,
-                              int dkv_blocks, cudaStream_t stream)
+                              int dkv_blocks, bool biased, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
     if (steps)
         status = bt_launch_delta(delta, width, steps, stream);
     if (status)
         return status;
-    return width == 192 ? launch_large_head<192, 2>(dq, dq_blocks, dkv,
-                                                    dkv_blocks, stream)
-                        : launch_large_head<256, 1>(dq, dq_blocks, dkv,
-                                                    dkv_blocks, stream);
+    if (width == 192)
+        return biased ? launch_large_head<192, 2, BIASED>(dq, dq_blocks, dkv,
+                                                          dkv_blocks, stream)
+                      : launch_large_head<192, 2, 0>(dq, dq_blocks, dkv,
+                                                     dkv_blocks, stream);
+    return biased ? launch_large_head<256, 1, BIASED>(dq, dq_blocks, dkv,
+                                                      dkv_blocks, stream)
+                  : launch_large_head<256, 1, 0>(dq, dq_blocks, dkv, dkv_blocks,
+                                                 stream);
 }

@@ -57,18 +57,18 @@ BT_DEVICE key_block block_at(const decode_work *work, int lane, int block,
 
 /* Weights from the scores of a block, and their sums. Returns whether a base
  * moved. */
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE bool weigh_block(const decode_params *p, decode_shared<D> *s,
                            const thread_state *at, const float (*x)[4],
                            float *base, float *sum)
 {
     const int softmax_tiles = WARPS / kernel_traits<D>::warps_per_tile;
-    publish_maxima<D, HALVES>(p, s, at, x);
+    publish_maxima<D, HALVES, BIAS>(p, s, at, x);
     named_sync(BARRIER_COMPUTE, COMPUTE_THREADS);
-    bool moves = exponentiate_block<D, HALVES>(p, s, at, x, base);
+    bool moves = exponentiate_block<D, HALVES, BIAS>(p, s, at, x, base);
     moves = named_any(BARRIER_COMPUTE, COMPUTE_THREADS, moves);
     if (moves)
-        rebase_block<D, HALVES>(p, s, at, x, base, sum);
+        rebase_block<D, HALVES, BIAS>(p, s, at, x, base, sum);
     else
 #pragma unroll
         for (int r = 0; r < HALVES; r++)
@@ -80,7 +80,7 @@ BT_DEVICE bool weigh_block(const decode_params *p, decode_shared<D> *s,
 }
 
 /* A job, block by block of keys. Returns how many tiles it took. */
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int BIAS>
 BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
                                const decode_work *work, const uint16_t *q,
                                thread_state *at, uint32_t number)
@@ -90,28 +90,30 @@ BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
     query_fragments<D> queries;
     float x[TILE / 8][4], o[COLUMNS][4];
     float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
+    job_bias bias;
 
     load_queries(&queries, q, work->item.rows * work->heads);
     at->column = (work->job.part * WARPS + at->warp) * COLUMNS;
 #pragma unroll
     for (int r = 0; r < HALVES; r++)
         at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
+    load_job_bias<HALVES, BIAS>(&bias, at, p, work);
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
         o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
 #pragma unroll 1
     for (; todo; todo &= todo - 1) {
         key_block b = block_at(work, at->lane, __ffs((int)todo) - 1, number);
-        score_block<D, HALVES>(p, s, &queries, at, b, x);
-        bool moved = weigh_block<D, HALVES>(p, s, at, x, base, sum);
+        score_block<D, HALVES, BIAS>(p, s, &queries, at, &bias, b, x);
+        bool moved = weigh_block<D, HALVES, BIAS>(p, s, at, x, base, sum);
         value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o, &taint);
         number += 2 * __popc(b.seen);
     }
-    finish<D, HALVES, COLUMNS>(p, work, at, o, taint, base, sum);
+    finish<D, HALVES, COLUMNS, BIAS>(p, work, at, o, taint, base, sum);
     return number - begin;
 }
 
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int BIAS>
 BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
 {
     int lane = threadIdx.x % 32;
@@ -129,14 +131,15 @@ BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
         barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_job<D, HALVES, COLUMNS>(p, s, work, q, &at, tiles);
+            tiles += compute_job<D, HALVES, COLUMNS, BIAS>(p, s, work, q, &at,
+                                                           tiles);
         consumer_release(&s->work_done[here.index]);
         if (end)
             break;
     }
 }
 
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int BIAS>
 __global__ void __launch_bounds__(THREADS, 1)
     attention_decode(const __grid_constant__ decode_params p)
 {
@@ -165,10 +168,10 @@ __global__ void __launch_bounds__(THREADS, 1)
     launch_dependents();
     if (threadIdx.x < COMPUTE_THREADS) {
         setmaxnreg_inc<168>();
-        compute_jobs<D, HALVES, COLUMNS>(&p, s);
+        compute_jobs<D, HALVES, COLUMNS, BIAS>(&p, s);
     } else if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS) {
         setmaxnreg_dec<104>();
-        combine_jobs<D>(&p, s);
+        combine_jobs<D, BIAS>(&p, s);
     } else {
         setmaxnreg_dec<72>();
         if (threadIdx.x < COMPUTE_THREADS + COMBINE_THREADS + 32)
@@ -217,7 +220,7 @@ static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
     return BAUTA_OK;
 }
 
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int BIAS>
 static cudaError_t launch(decode_params *params, int blocks, bool idle,
                           cudaStream_t stream)
 {
@@ -228,26 +231,34 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     params->in_flight =
         idle ? kernel_traits<D>::stages : max(IN_FLIGHT_BYTES / tile, 4);
     // The prologue may overlap the previous kernel.
-    return launch_kernel(attention_decode<D, HALVES, COLUMNS>, (unsigned)blocks,
+    return launch_kernel(attention_decode<D, HALVES, COLUMNS, BIAS>, (unsigned)blocks,
                          THREADS, bytes, BT_START_EARLY, stream, *params);
 }
 
-template <int D, int COLUMNS>
+template <int D, int COLUMNS, int BIAS>
 static cudaError_t launch_rows(decode_params *p, int blocks, bool idle,
                                cudaStream_t stream)
 {
     return p->unit_rows * p->heads_per_split <= 8
-               ? launch<D, 1, COLUMNS>(p, blocks, idle, stream)
-               : launch<D, 2, COLUMNS>(p, blocks, idle, stream);
+               ? launch<D, 1, COLUMNS, BIAS>(p, blocks, idle, stream)
+               : launch<D, 2, COLUMNS, BIAS>(p, blocks, idle, stream);
 }
 
 /* The output is made in one part, or in parts of 64 columns. */
-template <int D>
-static cudaError_t launch_for(decode_params *p, int blocks, bool idle,
-                              cudaStream_t stream)
+template <int D, int BIAS>
+static cudaError_t launch_parts(decode_params *p, int blocks, bool idle,
+                                cudaStream_t stream)
 {
-    return p->parts == 1 ? launch_rows<D, D / 64>(p, blocks, idle, stream)
-                         : launch_rows<D, 1>(p, blocks, idle, stream);
+    return p->parts == 1 ? launch_rows<D, D / 64, BIAS>(p, blocks, idle, stream)
+                         : launch_rows<D, 1, BIAS>(p, blocks, idle, stream);
+}
+
+template <int D>
+static cudaError_t launch_for(decode_params *p, bool biased, int blocks,
+                              bool idle, cudaStream_t stream)
+{
+    return biased ? launch_parts<D, 1>(p, blocks, idle, stream)
+                  : launch_parts<D, 0>(p, blocks, idle, stream);
 }
 
 static bauta_status check_call(const bt_cuda_decode *decode,
@@ -321,9 +332,21 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     }
     for (size_t keys = TILE; keys < decode->page_keys; keys *= 2)
         p.page_shift++;
+    bool biased = bt_cuda_biased(shape);
+    if (biased) {
+        status = bt_cuda_bias_init(&p.bias, shape, scale, err);
+        if (status)
+            return status;
+        if (!p.bias.positions)
+            p.bias.positions = decode->positions;
+        if (p.bias.slopes || p.bias.table)
+            p.bias.anchors = (const int32_t *)p.bias.positions;
+    }
     if (many) {
-        bt_cuda_paged paged = { p.k, p.v, decode->table, decode->start,
-                                p.page_shift };
+        bt_cuda_paged paged = {
+            p.k,         p.v, decode->table, decode->start, p.bias.positions,
+            p.page_shift
+        };
         status = bt_attention_paged_bf16_cuda(&decode->prefill, shape, q,
                                               &paged, out, lse, stream, err);
     }
@@ -358,16 +381,16 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     cudaError_t result = cudaErrorInvalidValue;
     switch (bt_cuda_width(d)) {
     case 64:
-        result = launch_for<64>(&p, blocks, idle, queue);
+        result = launch_for<64>(&p, biased, blocks, idle, queue);
         break;
     case 128:
-        result = launch_for<128>(&p, blocks, idle, queue);
+        result = launch_for<128>(&p, biased, blocks, idle, queue);
         break;
     case 192:
-        result = launch_for<192>(&p, blocks, idle, queue);
+        result = launch_for<192>(&p, biased, blocks, idle, queue);
         break;
     case 256:
-        result = launch_for<256>(&p, blocks, idle, queue);
+        result = launch_for<256>(&p, biased, blocks, idle, queue);
         break;
     }
     if (result)

@@ -9,6 +9,8 @@
  *                 every 32nd column of the sums.
  *   dk, dv        one key of one key head, over the queries that see it, in
  *                 order, and their heads. A lane has every 32nd column.
+ *   dtable        one distance of one head, by a block: a thread takes every
+ *                 256th row, and its sum is that of the row's keys in order.
  *
  * A row's bits depend on the row alone. What is hidden is not read: a lane
  * whose key is hidden has the score -infinity, and sums are over the lanes that
@@ -16,6 +18,7 @@
 #include "backend/cuda/f32.h"
 #include "backend/cuda/launch.h"
 
+template <int BIAS>
 static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
@@ -23,8 +26,9 @@ static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
     if (!place_of(&at, memory, p.rows.count, p.heads))
         return; // a whole warp, and warps do not wait for each other
     const float *q = p.q + at.row * p.q_token + at.head * p.q_head;
-    float base = -INFINITY, sum = 0.0f, o[COLUMNS] = {};
+    float base = -INFINITY, sum = 0.0f, o[COLUMNS] = {}, slope;
     int span = p.rows.start[at.row], origin = p.rows.origin[at.row];
+    int anchor = BIAS ? anchor_of(&p, at.row) : 0;
     for (int i = at.lane; i < p.d; i += 32)
         at.q[i] = q[i];
     __syncwarp();
@@ -34,6 +38,8 @@ static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
         bool visible = sees(&p.rows, at.row, key);
         float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale
                           : -INFINITY;
+        if (BIAS && visible)
+            x = biased_score(&p, x, at.head, key - anchor, &slope);
         float top = fmaxf(base, warp_max(x));
         float from = top == -INFINITY ? 0.0f : top; // all scores are NaN
         float keep = expf(base - from), w = visible ? expf(x - from) : 0.0f;
@@ -49,7 +55,8 @@ static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
                     value_row(&p, at.row, first + t, at.head), p.e, at.lane);
         }
     }
-    bool empty = p.rows.start[at.row] == p.rows.start[at.row + 1];
+    bool empty = p.rows.start[at.row] == p.rows.start[at.row + 1] ||
+                 (BIAS && sum == 0.0f);
     store_row(p.out_to + at.row * p.o_token + at.head * p.o_head, o,
               empty ? 0.0f : 1.0f / sum, p.e, at.lane);
     if (p.lse_to && at.lane == 0)
@@ -68,7 +75,9 @@ static __device__ float row_delta(const f32_params *p, int row, int head,
     return warp_sum(sum);
 }
 
-static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p)
+template <int BIAS>
+static __global__ void __launch_bounds__(WARPS * 32)
+    backward_q_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at;
@@ -79,6 +88,7 @@ static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p
     float lse = p.lse[(size_t)at.row * p.heads + at.head], dq[COLUMNS] = {};
     float delta = row_delta(&p, at.row, at.head, at.lane);
     int span = p.rows.start[at.row], origin = p.rows.origin[at.row];
+    int anchor = BIAS ? anchor_of(&p, at.row) : 0;
     for (int i = at.lane; i < p.d; i += 32)
         at.q[i] = q[i];
     for (int i = at.lane; i < p.e; i += 32)
@@ -92,7 +102,10 @@ static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p
         if (visible) {
             float x = dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale;
             float dw = dot(at.dout, value_row(&p, at.row, key, at.head), p.e);
-            ds = expf(x - lse) * (dw - delta);
+            float slope = 1.0f;
+            if (BIAS)
+                x = biased_score(&p, x, at.head, key - anchor, &slope);
+            ds = weight_of<BIAS>(x, lse) * (dw - delta) * slope;
         }
         for (uint32_t left = __ballot_sync(~0u, visible); left;
              left &= left - 1) {
@@ -106,6 +119,7 @@ static __global__ void __launch_bounds__(WARPS * 32) backward_q_f32(f32_params p
 }
 
 /* One query head of one query, for a key whose row and value the warp holds. */
+template <int BIAS>
 static __device__ void add_query(const f32_params *p, const place *key, int row,
                                  int head, float *dk, float *dv)
 {
@@ -116,13 +130,19 @@ static __device__ void add_query(const f32_params *p, const place *key, int row,
         x = fmaf(q[i], key->q[i], x);
     for (int i = key->lane; i < p->e; i += 32)
         dw = fmaf(dout[i], key->dout[i], dw);
-    float w = expf(warp_sum(x) * p->scale - p->lse[row * p->heads + head]);
-    float ds = w * (warp_sum(dw) - row_delta(p, row, head, key->lane));
+    float slope = 1.0f, score = warp_sum(x) * p->scale;
+    if (BIAS)
+        score =
+            biased_score(p, score, head, key->row - anchor_of(p, row), &slope);
+    float w = weight_of<BIAS>(score, p->lse[row * p->heads + head]);
+    float ds = w * (warp_sum(dw) - row_delta(p, row, head, key->lane)) * slope;
     add_row(dv, w, dout, p->e, key->lane);
     add_row(dk, ds, q, p->d, key->lane);
 }
 
-static __global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params p)
+template <int BIAS>
+static __global__ void __launch_bounds__(WARPS * 32)
+    backward_kv_f32(f32_params p)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at; // row is the key, head the key head, q and dout its k and v
@@ -146,11 +166,63 @@ static __global__ void __launch_bounds__(WARPS * 32) backward_kv_f32(f32_params 
         }
         for (; left; left &= left - 1)
             for (int h = 0; h < p.group; h++)
-                add_query(&p, &at, first + __ffs((int)left) - 1,
-                          at.head * p.group + h, dk, dv);
+                add_query<BIAS>(&p, &at, first + __ffs((int)left) - 1,
+                                at.head * p.group + h, dk, dv);
     }
     store_row(p.dk + k_at, dk, p.scale, p.d, at.lane);
     store_row(p.dv + v_at, dv, 1.0f, p.e, at.lane);
+}
+
+/* ---- the gradient of a table -------------------------------------------- */
+
+enum { TABLE_THREADS = 256 };
+
+/* The sum of the gradients of a row's scores, over its keys in [lo, hi). */
+static __device__ double row_dtable(const f32_params *p, int row, int head,
+                                    int lo, int hi)
+{
+    size_t at = row * p->o_token + head * p->o_head;
+    const float *q = p->q + row * p->q_token + head * p->q_head;
+    const float *dout = p->dout + at;
+    float lse = p->lse[(size_t)row * p->heads + head], delta = 0.0f, slope;
+    int anchor = anchor_of(p, row);
+    bool seen = false;
+    double sum = 0.0;
+    for (int s = p->rows.start[row]; s < p->rows.start[row + 1]; s++)
+        for (int key = max(lo, p->rows.spans[s].lo);
+             key < min(hi, p->rows.spans[s].hi); key++) {
+            if (!seen)
+                delta = dot(dout, p->out + at, p->e);
+            seen = true;
+            float x = dot(q, key_row(p, row, key, head), p->d) * p->scale;
+            float dw = dot(dout, value_row(p, row, key, head), p->e);
+            x = biased_score(p, x, head, key - anchor, &slope);
+            sum += (double)(weight_of<1>(x, lse) * (dw - delta));
+        }
+    return sum;
+}
+
+static __global__ void __launch_bounds__(TABLE_THREADS)
+    backward_table_f32(f32_params p)
+{
+    __shared__ double sums[TABLE_THREADS];
+    int at = blockIdx.x / p.heads, head = blockIdx.x % p.heads;
+    int thread = threadIdx.x;
+    double sum = 0.0;
+    for (int row = thread; row < p.rows.count; row += TABLE_THREADS) {
+        int key = anchor_of(&p, row) + p.bias.first + at;
+        // The first and the last row of the table also have what is beyond.
+        sum += row_dtable(&p, row, head, at == 0 ? 0 : key,
+                          at == p.bias.last ? INT32_MAX : key + 1);
+    }
+    sums[thread] = sum;
+    for (int i = TABLE_THREADS / 2; i; i /= 2) {
+        __syncthreads();
+        if (thread < i)
+            sums[thread] += sums[thread + i];
+    }
+    if (thread == 0)
+        p.dtable[blockIdx.x] += (float)sums[0];
 }
 
 /* ---- launching --------------------------------------------------------- */
@@ -188,7 +260,9 @@ static bauta_status prepare(f32_params *p, const bt_cuda_rows *rows,
     p->v_token = or_dense(shape->v_token, kv_heads * e);
     p->o_head = or_dense(shape->out_head, e);
     p->o_token = or_dense(shape->out_token, shape->heads * e);
-    return BAUTA_OK;
+    return bt_cuda_biased(shape)
+               ? bt_cuda_bias_init(&p->bias, shape, p->scale, err)
+               : BAUTA_OK;
 }
 
 static unsigned blocks_for(int rows, int heads)
@@ -206,6 +280,28 @@ static bauta_status launched(bauta_error *err)
     return BAUTA_OK;
 }
 
+static void launch_forward(const f32_params *p, bool biased,
+                           cudaStream_t stream)
+{
+    launch_kernel(biased ? forward_f32<1> : forward_f32<0>,
+                  blocks_for(p->rows.count, p->heads), WARPS * 32, 0,
+                  BT_START_AFTER, stream, *p);
+}
+
+template <int BIAS>
+static void launch_backward(const f32_params *p, cudaStream_t stream)
+{
+    unsigned queries = blocks_for(p->rows.count, p->heads);
+    unsigned keys = blocks_for(p->rows.keys, p->kv_heads);
+    if (p->rows.count)
+        backward_q_f32<BIAS><<<queries, WARPS * 32, 0, stream>>>(*p);
+    if (p->rows.keys)
+        backward_kv_f32<BIAS><<<keys, WARPS * 32, 0, stream>>>(*p);
+    if (BIAS && p->dtable)
+        backward_table_f32<<<(unsigned)(p->bias.last + 1) * p->heads,
+                             TABLE_THREADS, 0, stream>>>(*p);
+}
+
 extern "C" bauta_status
 bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
                               const bauta_attention_shape *shape, const float *q,
@@ -221,8 +317,7 @@ bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
     p.v = v;
     p.out_to = out;
     p.lse_to = lse;
-    launch_kernel(forward_f32, blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
-                  BT_START_AFTER, stream, p);
+    launch_forward(&p, bt_cuda_biased(shape), (cudaStream_t)stream);
     return launched(err);
 }
 
@@ -245,12 +340,12 @@ extern "C" bauta_status bt_attention_backward_f32_cuda(
     p.dq = dq;
     p.dk = dk;
     p.dv = dv;
-    if (p.rows.count)
-        backward_q_f32<<<blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
-                         (cudaStream_t)stream>>>(p);
-    if (p.rows.keys)
-        backward_kv_f32<<<blocks_for(p.rows.keys, p.kv_heads), WARPS * 32, 0,
-                          (cudaStream_t)stream>>>(p);
+    if (bt_cuda_biased(shape)) {
+        p.dtable = shape->bias->dtable;
+        launch_backward<1>(&p, (cudaStream_t)stream);
+    } else {
+        launch_backward<0>(&p, (cudaStream_t)stream);
+    }
     return launched(err);
 }
 
@@ -281,7 +376,6 @@ bt_attention_decode_f32_cuda(const bt_cuda_rows *rows,
     p.k_token = p.v_token = or_dense(pages->token, d);
     while ((size_t)1 << p.page_shift < keys)
         p.page_shift++;
-    launch_kernel(forward_f32, blocks_for(p.rows.count, p.heads), WARPS * 32, 0,
-                  BT_START_AFTER, stream, p);
+    launch_forward(&p, bt_cuda_biased(shape), (cudaStream_t)stream);
     return launched(err);
 }

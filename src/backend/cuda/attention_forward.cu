@@ -41,6 +41,7 @@
  *
  * inf - inf = NaN does the rest. An output is then NaN or infinite if a value
  * that its row sees is, and no other is. */
+#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/forward_end.h"
 #include "backend/cuda/forward_step.h"
 #include "backend/cuda/launch.h"
@@ -49,7 +50,7 @@
 
 /* ---- computing --------------------------------------------------------- */
 
-template <int D, int FIXUP>
+template <int D, int FIXUP, int BIAS>
 BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
 {
     const int groups = kernel_traits<D>::groups,
@@ -72,6 +73,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     bool may_overflow = false; // a base of this warp may have jumped
     int pass = 0;              // FIXUP: of the item at q
     int storing = -1; // stage of the item before, while its output leaves
+    item_bias bias;
 
     int left = next_item(s, q);
     if (left == 0)
@@ -81,6 +83,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         named_arrive(BARRIER_ORDER, 2 * GROUP);
     if (FIXUP)
         pass = s->item[q.index].pass;
+    load_item_bias<D, BIAS>(&bias, p, s, q.index, row);
 #pragma unroll
     for (int i = 0; i < D / 2; i++)
         o[i] = 0.0f;
@@ -91,17 +94,19 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
                     s->k[k.index]);
     wgmma_wait<0>();
     wgmma_fence_operand<PAIR / 2>(x);
+    bias_tile<D, BIAS>(&bias, p, s, k.index, x);
     int halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
     uint32_t row_flags = 0;
     if (!FIXUP || pass == 0) {
-        update_bases<PAIR, FIXUP>(x, base, correction, p->scale);
-        exponentiate<PAIR>(x, base, correction, sum, total, p->scale);
+        update_bases<PAIR, FIXUP || BIAS>(x, base, correction,
+                                          scale_of<BIAS>(p));
+        exponentiate<PAIR>(x, base, correction, sum, total, scale_of<BIAS>(p));
         row_flags = check_rows(base, total);
         if (row_flags & BASE_GREW)
             grow_base<PAIR>(x, base, correction, sum, total);
     }
     pipeline_advance(&k, stages);
-    may_overflow = row_flags & MAY_OVERFLOW;
+    may_overflow = row_flags & (BIAS ? 0 : MAY_OVERFLOW);
     pack_weights<PAIR>(w, x);
     if (--left > 0)
         barrier_wait(&s->k_full[k.index], k.phase);
@@ -122,6 +127,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
                 break;
             if (FIXUP)
                 pass = s->item[q.index].pass;
+            load_item_bias<D, BIAS>(&bias, p, s, q.index, row);
             barrier_wait(&s->k_full[k.index], k.phase);
         }
         if (!FIXUP)
@@ -140,6 +146,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         wgmma_wait<1>();
         wgmma_fence_operand<PAIR / 2>(x);
 
+        bias_tile<D, BIAS>(&bias, p, s, k.index, x);
         halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
         bool chunk_start =
             last || halves & CHUNK_START; // a chunk, of this item or not
@@ -153,15 +160,18 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         // would rather do it afterwards. So the next keys are waited for here,
         // with a phase that depends on the finished weights.
         uint32_t dependency = 0;
-        bool needs_base = FIXUP || chunk_start || row_flags & ROW_EMPTY;
+        bool needs_base = FIXUP || BIAS || chunk_start || row_flags & ROW_EMPTY;
         correction[0] = correction[1] = 1.0f;
         row_flags = 0;
         if (!FIXUP || pass == 0) {
             if (needs_base)
-                update_bases<PAIR, FIXUP>(x, base, correction, p->scale);
-            dependency =
-                exponentiate<PAIR>(x, base, correction, sum, total, p->scale);
+                update_bases<PAIR, FIXUP || BIAS>(x, base, correction,
+                                                  scale_of<BIAS>(p));
+            dependency = exponentiate<PAIR>(x, base, correction, sum, total,
+                                            scale_of<BIAS>(p));
             row_flags = check_rows(base, total);
+            if (BIAS)
+                row_flags |= check_jumps(correction);
         }
         if (left > 0)
             barrier_wait(&s->k_full[k.index], k.phase ^ dependency >> 31);
@@ -184,10 +194,11 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
 #pragma unroll
             for (int i = 0; i < D / 2; i++)
                 o[i] = 0.0f;
-        } else if (FIXUP || row_flags & BASE_GREW) {
+        } else if (FIXUP ||
+                   row_flags & (BIAS ? BASE_GREW | BASE_JUMPED : BASE_GREW)) {
             rescale<D>(o, correction, false);
         }
-        may_overflow |= row_flags & MAY_OVERFLOW;
+        may_overflow |= row_flags & (BIAS ? 0 : MAY_OVERFLOW);
         pack_weights<PAIR>(w, x);
     }
 
@@ -210,7 +221,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
 /* Large heads: there is one buffer of queries, so an item ends before the next
  * one begins; and groups are not ordered, for products take most of the time.
  */
-template <int D, int FIXUP>
+template <int D, int FIXUP, int BIAS>
 BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
 {
     const int keys = kernel_traits<D>::keys, stages = kernel_traits<D>::stages;
@@ -225,6 +236,8 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
     for (int left; (left = next_item(s, q)) > 0; pipeline_advance(&q, 1)) {
         const uint16_t *queries = s->q[q.index] + group * GROUP_ROWS * PANEL;
         int pass = FIXUP ? s->item[q.index].pass : 0;
+        item_bias bias;
+        load_item_bias<D, BIAS>(&bias, p, s, q.index, row);
         float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
         float total[2] = { 0.0f, 0.0f }, correction[2] = { 1.0f, 1.0f };
 #pragma unroll
@@ -236,17 +249,21 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
         issue_scores<D>(x, queries, s->k[k.index]);
         wgmma_wait<0>();
         wgmma_fence_operand<keys / 2>(x);
+        bias_tile<D, BIAS>(&bias, p, s, k.index, x);
         mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
         pipeline_advance(&k, stages);
         uint32_t row_flags = 0;
         if (!FIXUP || pass == 0) {
-            update_bases<keys, FIXUP>(x, base, correction, p->scale);
-            exponentiate<keys>(x, base, correction, sum, total, p->scale);
+            update_bases<keys, FIXUP || BIAS>(x, base, correction,
+                                              scale_of<BIAS>(p));
+            exponentiate<keys>(x, base, correction, sum, total,
+                               scale_of<BIAS>(p));
             row_flags = check_rows(base, total);
             if (row_flags & BASE_GREW)
                 grow_base<keys>(x, base, correction, sum, total);
         }
-        bool accumulated = false, may_overflow = row_flags & MAY_OVERFLOW;
+        bool accumulated = false;
+        bool may_overflow = row_flags & (BIAS ? 0 : MAY_OVERFLOW);
         pack_weights<keys>(w, x);
         if (--left > 0)
             barrier_wait(&s->k_full[k.index], k.phase);
@@ -258,6 +275,7 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
             issue_values<D>(o, w, s->v[v.index], BOTH);
             wgmma_wait<1>();
             wgmma_fence_operand<keys / 2>(x);
+            bias_tile<D, BIAS>(&bias, p, s, k.index, x);
             bool chunk_start =
                 mask_scores<D, FIXUP>(s, k.index, group, row, pass, x) &
                 CHUNK_START;
@@ -267,15 +285,19 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
 
             // As in compute_items: the weights before the wait for the values.
             uint32_t dependency = 0;
-            bool needs_base = FIXUP || chunk_start || row_flags & ROW_EMPTY;
+            bool needs_base =
+                FIXUP || BIAS || chunk_start || row_flags & ROW_EMPTY;
             correction[0] = correction[1] = 1.0f;
             row_flags = 0;
             if (!FIXUP || pass == 0) {
                 if (needs_base)
-                    update_bases<keys, FIXUP>(x, base, correction, p->scale);
+                    update_bases<keys, FIXUP || BIAS>(x, base, correction,
+                                                      scale_of<BIAS>(p));
                 dependency = exponentiate<keys>(x, base, correction, sum, total,
-                                                p->scale);
+                                                scale_of<BIAS>(p));
                 row_flags = check_rows(base, total);
+                if (BIAS)
+                    row_flags |= check_jumps(correction);
             }
             if (left > 1)
                 barrier_wait(&s->k_full[k.index], k.phase ^ dependency >> 31);
@@ -290,9 +312,10 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
             accumulated |= chunk_start;
             // (With zeros of their own, where a chunk begins, the compiler
             // serializes all products.)
-            if (chunk_start || FIXUP || row_flags & BASE_GREW)
+            if (chunk_start || FIXUP ||
+                row_flags & (BIAS ? BASE_GREW | BASE_JUMPED : BASE_GREW))
                 rescale<D>(o, correction, chunk_start);
-            may_overflow |= row_flags & MAY_OVERFLOW;
+            may_overflow |= row_flags & (BIAS ? 0 : MAY_OVERFLOW);
             pack_weights<keys>(w, x);
         }
 
@@ -314,7 +337,7 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
     }
 }
 
-template <int D, int FIXUP, int PAGED>
+template <int D, int FIXUP, int PAGED, int BIAS>
 __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
     attention_forward(const __grid_constant__ forward_params p)
 {
@@ -346,21 +369,21 @@ __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
     if (threadIdx.x < GROUP) {
         setmaxnreg_dec<kernel_traits<D>::groups == 2 ? 40 : 32>();
         if (threadIdx.x < 32)
-            load_items<D, FIXUP, PAGED>(&p, s);
+            load_items<D, FIXUP, PAGED, BIAS>(&p, s);
         else if (!FIXUP)
             store_empty<D>(&p);
     } else {
         setmaxnreg_inc<kernel_traits<D>::groups == 2 ? 232 : 160>();
         if constexpr (kernel_traits<D>::large_head)
-            compute_large_head<D, FIXUP>(&p, s);
+            compute_large_head<D, FIXUP, BIAS>(&p, s);
         else
-            compute_items<D, FIXUP>(&p, s);
+            compute_items<D, FIXUP, BIAS>(&p, s);
     }
 }
 
 /* ---- launching --------------------------------------------------------- */
 
-template <int D, int FIXUP, int PAGED>
+template <int D, int FIXUP, int PAGED, int BIAS>
 static cudaError_t launch(const forward_params *params, int blocks,
                           cudaStream_t stream)
 {
@@ -369,28 +392,52 @@ static cudaError_t launch(const forward_params *params, int blocks,
     const int bytes = sizeof(forward_shared<D>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     // The second kernel's prologue overlaps the first kernel.
-    return launch_kernel(attention_forward<D, FIXUP, PAGED>, (unsigned)blocks,
+    return launch_kernel(attention_forward<D, FIXUP, PAGED, BIAS>, (unsigned)blocks,
                          GROUP * (kernel_traits<D>::groups + 1), bytes,
                          FIXUP ? BT_START_EARLY : BT_START_AFTER, stream,
                          *params);
 }
 
-template <int D, int PAGED>
+template <int D, int PAGED, int BIAS>
 static cudaError_t launch_pair(const forward_params *params, int blocks,
                                cudaStream_t stream)
 {
-    cudaError_t status = launch<D, 0, PAGED>(params, blocks, stream);
+    cudaError_t status = launch<D, 0, PAGED, BIAS>(params, blocks, stream);
     if (!status)
-        status = launch<D, 1, PAGED>(params, blocks, stream);
+        status = launch<D, 1, PAGED, BIAS>(params, blocks, stream);
     return status;
 }
 
-template <int D>
+template <int D, int BIAS>
 static cudaError_t launch_both(const forward_params *params, int blocks,
                                cudaStream_t stream)
 {
-    return params->table ? launch_pair<D, 1>(params, blocks, stream)
-                         : launch_pair<D, 0>(params, blocks, stream);
+    return params->table ? launch_pair<D, 1, BIAS>(params, blocks, stream)
+                         : launch_pair<D, 0, BIAS>(params, blocks, stream);
+}
+
+template <int D>
+static cudaError_t launch_any(const forward_params *params, bool biased,
+                              int blocks, cudaStream_t stream)
+{
+    return biased ? launch_both<D, 1>(params, blocks, stream)
+                  : launch_both<D, 0>(params, blocks, stream);
+}
+
+static cudaError_t launch_width(const forward_params *p, bool biased,
+                                size_t width, int blocks, cudaStream_t stream)
+{
+    switch (width) {
+    case 64:
+        return launch_any<64>(p, biased, blocks, stream);
+    case 128:
+        return launch_any<128>(p, biased, blocks, stream);
+    case 192:
+        return launch_any<192>(p, biased, blocks, stream);
+    case 256:
+        return launch_any<256>(p, biased, blocks, stream);
+    }
+    return cudaErrorInvalidValue;
 }
 
 /* With k, v and what pages need already in p. */
@@ -433,21 +480,19 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
     int blocks =
         min(p->items + p->empty_count * p->heads, plan->multiprocessors);
     cudaStream_t queue = (cudaStream_t)stream;
-    cudaError_t result = cudaErrorInvalidValue;
-    switch (bt_cuda_width(d)) {
-    case 64:
-        result = launch_both<64>(p, blocks, queue);
-        break;
-    case 128:
-        result = launch_both<128>(p, blocks, queue);
-        break;
-    case 192:
-        result = launch_both<192>(p, blocks, queue);
-        break;
-    case 256:
-        result = launch_both<256>(p, blocks, queue);
-        break;
+    cudaError_t result = cudaSuccess;
+    bool biased = bt_cuda_biased(shape);
+    if (biased) {
+        const uint32_t *positions = p->bias.positions; // of pages
+        status = bt_cuda_bias_init(&p->bias, shape, scale, err);
+        if (status)
+            return status;
+        if (positions)
+            p->bias.positions = positions;
+        result = bt_cuda_launch_anchors(&p->bias, plan, false, queue);
     }
+    if (!result)
+        result = launch_width(p, biased, bt_cuda_width(d), blocks, queue);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernel: %s",
@@ -499,5 +544,6 @@ bt_attention_paged_bf16_cuda(bt_cuda_plan *plan, const bauta_attention_shape *sh
     p.table = pages->table;
     p.start = pages->start;
     p.page_shift = pages->page_shift;
+    p.bias.positions = pages->positions;
     return launch_all(&p, plan, shape, q, out, lse, scale, stream, err);
 }

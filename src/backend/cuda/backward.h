@@ -4,11 +4,16 @@
 #ifndef BT_CUDA_BACKWARD_H
 #define BT_CUDA_BACKWARD_H
 
+#include "backend/cuda/bias_score.h"
 #include "backend/cuda/tiles.h"
 
 #include <cuda_runtime.h>
 
 enum { STEP = BT_STEP };
+
+/* What a kernel is for, as bits: tiles whose results were not finite, see
+ * attention_backward.cu; scores with a softcap or a bias. */
+enum { FIXUP = 1, BIASED = 2 };
 
 /* Named barriers; 0 is __syncthreads. */
 enum { BARRIER_FILTER = 1, BARRIER_ORDER = 2, BARRIER_GROUP = 5 };
@@ -49,6 +54,8 @@ typedef struct backward_params {
     int l2_heads, items;
     int head_dim; /* columns that are real; the others read as zero */
     float scale;
+    bt_cuda_bias bias;           /* BIASED */
+    const int32_t *step_anchors; /* KEYS: (steps, STEP) */
 } backward_params;
 
 /* rowsum(dO * O), by a kernel of its own (attention_delta.cu), once for each
@@ -86,7 +93,7 @@ extern "C" cudaError_t
 bt_launch_backward_large_head(const delta_params *delta, int width,
                               size_t steps, const backward_params *dq,
                               int dq_blocks, const backward_params *dkv,
-                              int dkv_blocks, cudaStream_t stream);
+                              int dkv_blocks, bool biased, cudaStream_t stream);
 
 /* An item as the loader hands it to the other warps. */
 typedef struct backward_work {
@@ -132,6 +139,10 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     uint64_t streamed_full[STAGES], streamed_empty[STAGES];
     uint64_t second_full[of::split ? STAGES - 1 : 1];
     uint64_t second_empty[of::split ? STAGES - 1 : 1];
+    /* BIASED: the first key of the step, or (KEYS) the head of its queries and
+     * their anchors. */
+    int step_from[STAGES];
+    __align__(16) int32_t anchors[KEYS ? STAGES : 1][KEYS ? STEP : 4];
 };
 
 /* The second half of the step at `at`, or at `second` if it has a pipeline of
@@ -209,18 +220,27 @@ BT_DEVICE bool cursor_advance(step_cursor *k, const backward_params *p,
     return true;
 }
 
-/* The statistics of the rows of a step over queries. */
-template <int KEYS>
+/* The statistics of the rows of a step over queries, and their anchors. */
+template <int MODE> BT_DEVICE int row_stats_bytes(void)
+{
+    return (int)(sizeof(step_stats) +
+                 (MODE & BIASED ? STEP * sizeof(int32_t) : 0));
+}
+
+template <int KEYS, int MODE>
 BT_DEVICE void load_row_stats(const backward_params *p, const step_cursor *k,
-                              step_stats *to, uint64_t *full)
+                              step_stats *to, int32_t *anchors, uint64_t *full)
 {
     bulk_load(to, p->row_stats + k->head * p->steps + k->run.padded_row / STEP,
               sizeof(*to), full);
+    if (MODE & BIASED)
+        bulk_load(anchors, p->step_anchors + k->run.padded_row,
+                  STEP * sizeof(int32_t), full);
 }
 
 /* Announce an item and load the first half of its steps. Claims the next item
  * from the tile counter, when given, shortly before the end. */
-template <int D, int GROUPS, int STAGES, int KEYS>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE uint32_t load_item(const backward_params *p,
                              backward_shared<D, GROUPS, STAGES, KEYS> *s,
                              pipeline_state *items, pipeline_state *streamed,
@@ -246,11 +266,14 @@ BT_DEVICE uint32_t load_item(const backward_params *p,
         barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
         s->flags[at] = k.run.flags | (last ? LAST : 0) | at * STAGE;
         s->bits[at] = k.run.bits;
-        barrier_arrive_expect(full,
-                              sizeof(s->streamed[0][0]) +
-                                  (split && KEYS ? sizeof(s->rows[0]) : 0));
+        if (MODE & BIASED)
+            s->step_from[at] = KEYS ? k.head : k.run.row;
+        barrier_arrive_expect(
+            full, sizeof(s->streamed[0][0]) +
+                      (split && KEYS ? row_stats_bytes<MODE>() : 0));
         if (split && KEYS)
-            load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+            load_row_stats<KEYS, MODE>(p, &k, &s->rows[at],
+                                       s->anchors[KEYS ? at : 0], full);
         load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
                            k.run.row, full);
         pipeline_advance(streamed, STAGES);
@@ -260,14 +283,14 @@ BT_DEVICE uint32_t load_item(const backward_params *p,
 
 /* One thread runs this: the other half of the steps, and the statistics of
  * their rows. One thread for both would be the bottleneck. */
-template <int D, int GROUPS, int STAGES, int KEYS>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void load_second(const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     const bool split = stationary_layout<D, KEYS>::split;
     const int stages = split ? STAGES - 1 : STAGES;
-    const int bytes =
-        sizeof(s->streamed[0][0]) + (KEYS && !split ? sizeof(s->rows[0]) : 0);
+    const int bytes = sizeof(s->streamed[0][0]) +
+                      (KEYS && !split ? row_stats_bytes<MODE>() : 0);
     pipeline_state items = {}, streamed = {};
     for (;; pipeline_advance(&items, 2)) {
         barrier_wait(&s->item_full[items.index], items.phase);
@@ -284,7 +307,8 @@ BT_DEVICE void load_second(const backward_params *p,
             barrier_wait(empty, streamed.phase ^ 1);
             barrier_arrive_expect(full, bytes);
             if (KEYS && !split)
-                load_row_stats<KEYS>(p, &k, &s->rows[at], full);
+                load_row_stats<KEYS, MODE>(p, &k, &s->rows[at],
+                                           s->anchors[KEYS ? at : 0], full);
             load_tile<D, STEP>(second_half(s, at, at), &p->streamed[1], k.head,
                                k.run.row, full);
             pipeline_advance(&streamed, stages);
@@ -294,14 +318,14 @@ BT_DEVICE void load_second(const backward_params *p,
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void load_items(const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     pipeline_state items = {}, streamed = {};
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
-    if (FIXUP) {
+    if (MODE & FIXUP) {
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
             uint4 tile_info = { 0, 0, 0, 0 };
@@ -313,8 +337,8 @@ BT_DEVICE void load_items(const backward_params *p,
             for (; lane == 0 && todo; todo &= todo - 1) {
                 backward_job j =
                     job_of(p, base + (__ffs((int)todo) - 1) * grid);
-                load_item<D, GROUPS, STAGES, KEYS>(p, s, &items, &streamed, &j,
-                                                   NULL);
+                load_item<D, GROUPS, STAGES, KEYS, MODE>(p, s, &items,
+                                                         &streamed, &j, NULL);
             }
             __syncwarp();
         }
@@ -327,7 +351,7 @@ BT_DEVICE void load_items(const backward_params *p,
         int item = blockIdx.x;
         while (item < p->items) {
             backward_job j = job_of(p, item);
-            item = grid + (int)load_item<D, GROUPS, STAGES, KEYS>(
+            item = grid + (int)load_item<D, GROUPS, STAGES, KEYS, MODE>(
                               p, s, &items, &streamed, &j, p->tile_counter);
         }
     }

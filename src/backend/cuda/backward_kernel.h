@@ -8,8 +8,8 @@
 
 /* Store the sums of an item, note whether they are finite, and start others.
  */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void finish_item(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void finish_item(thread_state<D, KEYS, MODE> *b,
                            const backward_params *p,
                            backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
@@ -36,7 +36,7 @@ BT_DEVICE void finish_item(thread_state<D, KEYS, FIXUP> *b,
                              w, first, b->sum_p, 1.0f);
     good &= store_sum<D>(p, b->weights, out, w, first, b->sum,
                          b->weights ? 1.0f : p->scale);
-    if (!FIXUP) {
+    if (!(MODE & FIXUP)) {
         good = __all_sync(~0u, good);
         if (threadIdx.x % 32 == 0)
             p->nonfinite_fixup[(size_t)w->item * BT_FIXUP_BYTES +
@@ -50,13 +50,14 @@ BT_DEVICE void finish_item(thread_state<D, KEYS, FIXUP> *b,
 }
 
 /* The weights x of a step become w_ds, what its sum takes. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void make_ds(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void make_ds(thread_state<D, KEYS, MODE> *b,
                        backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
-    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
     if (kernel_traits::both) {
-        pack_pairs(b->w_p, b->x);
+        if (!kernel_traits::biased)
+            pack_pairs(b->w_p, b->x);
         issue_sum<D>(b->sum_p, b->w_p, second_half(s, at, at));
         wgmma_wait<1>();
     } else {
@@ -64,7 +65,8 @@ BT_DEVICE void make_ds(thread_state<D, KEYS, FIXUP> *b,
     }
     wgmma_fence_operand<STEP / 2>(b->y);
     if (kernel_traits::reuses_packed)
-        compute_ds_packed(b->y, b->w_p, s->rows[at].delta, b->t);
+        compute_ds_packed(b->y, kernel_traits::biased ? b->w_q : b->w_p,
+                          s->rows[at].delta, b->t);
     else
         compute_ds<KEYS>(b->y, b->x, b->delta, s->rows[at].delta, b->t);
     if (b->partial)
@@ -76,28 +78,25 @@ BT_DEVICE void make_ds(thread_state<D, KEYS, FIXUP> *b,
  * x is ready, y is being computed. For dQ the first step of the next item
  * follows the last one of an item: the sums are stored while its y is made.
  * Returns the stage of the last step, whose w_ds is still to be summed. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE int loop_steps(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE int loop_steps(thread_state<D, KEYS, MODE> *b,
                          const backward_params *p,
                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
-    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
     for (;;) {
-        compute_weights<KEYS, FIXUP>(b->x, b->lse, s->rows[at].lse, b->t,
-                                     b->scale);
-        if (b->partial)
-            apply_mask(b->x, b->word, b->t);
-        make_ds<D, GROUPS, STAGES, KEYS, FIXUP>(b, s, at);
+        weigh_step(b, p, s, at);
+        make_ds<D, GROUPS, STAGES, KEYS, MODE>(b, s, at);
         release_store_buffer(b, s);
         int before = at;
-        at = next_step<D, GROUPS, STAGES, KEYS, FIXUP>(s, &b->steps, b->group);
+        at = next_step<D, GROUPS, STAGES, KEYS, MODE>(s, &b->steps, b->group);
         bool over =
             kernel_traits::overlaps_items && at < 0 && b->steps.flags & LAST;
         if (over)
             prefetch_item(b, p, s);
         if (over && b->item_prefetched)
-            at = next_step<D, GROUPS, STAGES, KEYS, FIXUP>(s, &b->steps,
-                                                           b->group);
+            at = next_step<D, GROUPS, STAGES, KEYS, MODE>(s, &b->steps,
+                                                          b->group);
         if (at < 0)
             return before;
         load_words(b, p, s, at);
@@ -140,12 +139,12 @@ BT_DEVICE int loop_steps(thread_state<D, KEYS, FIXUP> *b,
 
 /* The steps of an item that the group sees from `at` on, and those of the next
  * ones as far as they follow. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void loop_item(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void loop_item(thread_state<D, KEYS, MODE> *b,
                          const backward_params *p,
                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
-    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
     while (at >= 0) {
         load_words(b, p, s, at);
         order_wait<GROUPS, kernel_traits::ordered>(b->group);
@@ -160,7 +159,7 @@ BT_DEVICE void loop_item(thread_state<D, KEYS, FIXUP> *b,
         order_arrive<GROUPS, kernel_traits::ordered>(b->group);
         wgmma_fence_operand<STEP / 2>(b->x);
         release_stationary(b, s);
-        int before = loop_steps<D, GROUPS, STAGES, KEYS, FIXUP>(b, p, s, at);
+        int before = loop_steps<D, GROUPS, STAGES, KEYS, MODE>(b, p, s, at);
         issue_sum<D>(b->sum, b->w_ds, s->streamed[before][0]);
         bool over = b->item_prefetched || b->steps.flags & LAST;
         if (kernel_traits::prefetches_item && over && !b->item_prefetched)
@@ -175,17 +174,17 @@ BT_DEVICE void loop_item(thread_state<D, KEYS, FIXUP> *b,
         consumer_release(&s->streamed_empty[before]);
         if (over)
             return;
-        at = skip_steps<D, GROUPS, STAGES, KEYS, FIXUP>(s, &b->steps, b->group,
-                                                        true);
+        at = skip_steps<D, GROUPS, STAGES, KEYS, MODE>(s, &b->steps, b->group,
+                                                       true);
     }
 }
 
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void compute_items(const backward_params *p,
                              backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
-    thread_state<D, KEYS, FIXUP> b = {};
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
+    thread_state<D, KEYS, MODE> b = {};
     // Through a shuffle, so that the compiler sees that a warp agrees on it and
     // keeps what follows from it (the descriptors) in uniform registers.
     b.group = __shfl_sync(~0u, (int)threadIdx.x / GROUP - 1, 0);
@@ -202,14 +201,14 @@ BT_DEVICE void compute_items(const backward_params *p,
     while (more) {
         use_row_stats(&b);
         load_stationary_fragments(&b, s);
-        int at = skip_steps<D, GROUPS, STAGES, KEYS, FIXUP>(s, &b.steps,
-                                                            b.group, false);
+        int at = skip_steps<D, GROUPS, STAGES, KEYS, MODE>(s, &b.steps, b.group,
+                                                           false);
         if (kernel_traits::weights)
-            loop_weights<D, GROUPS, STAGES, KEYS, FIXUP>(&b, p, s, at);
+            loop_weights<D, GROUPS, STAGES, KEYS, MODE>(&b, p, s, at);
         else if (stationary_layout<D, KEYS>::split)
-            loop_large_head<D, GROUPS, STAGES, KEYS, FIXUP>(&b, p, s, at);
+            loop_large_head<D, GROUPS, STAGES, KEYS, MODE>(&b, p, s, at);
         else
-            loop_item<D, GROUPS, STAGES, KEYS, FIXUP>(&b, p, s, at);
+            loop_item<D, GROUPS, STAGES, KEYS, MODE>(&b, p, s, at);
         release_stationary(&b, s);
         if (kernel_traits::prefetches_item && !b.item_prefetched)
             prefetch_item(&b, p, s);
@@ -228,7 +227,7 @@ BT_DEVICE void compute_items(const backward_params *p,
         tma_store_wait();
 }
 
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     attention_backward(const __grid_constant__ backward_params p)
 {
@@ -272,12 +271,12 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         if (GROUPS > 1)
             setmaxnreg_dec<GROUPS == 3 ? 32 : 24>();
         if (threadIdx.x < 32)
-            load_items<D, GROUPS, STAGES, KEYS, FIXUP>(&p, s);
+            load_items<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
         else if (threadIdx.x == 32)
             load_stationary<D, GROUPS, STAGES, KEYS>(&p, s);
         else if (threadIdx.x == 64)
-            load_second<D, GROUPS, STAGES, KEYS>(&p, s);
-        else if (threadIdx.x >= 96 && !FIXUP)
+            load_second<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+        else if (threadIdx.x >= 96 && !(MODE & FIXUP))
             store_empty<D, KEYS>(&p);
         // Kernels that wait for this one then wait for the previous one, too.
         if (KEYS)
@@ -285,12 +284,12 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     } else {
         if (GROUPS > 1) // else all have what they need
             setmaxnreg_inc<GROUPS == 3 ? 160 : 240>();
-        compute_items<D, GROUPS, STAGES, KEYS, FIXUP>(&p, s);
+        compute_items<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
     }
 }
 
 /* `early`: the prologue may overlap the previous kernel. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 static cudaError_t launch(const backward_params *params, int blocks, bool early,
                           cudaStream_t stream)
 {
@@ -299,7 +298,7 @@ static cudaError_t launch(const backward_params *params, int blocks, bool early,
     const int bytes = sizeof(backward_shared<D, GROUPS, STAGES, KEYS>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     cudaError_t status = cudaFuncSetAttribute(
-        attention_backward<D, GROUPS, STAGES, KEYS, FIXUP>,
+        attention_backward<D, GROUPS, STAGES, KEYS, MODE>,
         cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
     if (status)
         return status;
@@ -314,7 +313,7 @@ static cudaError_t launch(const backward_params *params, int blocks, bool early,
     config.attrs = &attribute;
     config.numAttrs = early ? 1 : 0;
     return cudaLaunchKernelEx(
-        &config, attention_backward<D, GROUPS, STAGES, KEYS, FIXUP>, *params);
+        &config, attention_backward<D, GROUPS, STAGES, KEYS, MODE>, *params);
 }
 
 #endif

@@ -81,6 +81,21 @@ BT_DEVICE void apply_mask(float *x, const uint64_t *word, int t)
     }
 }
 
+/* The same for packed ones. */
+BT_DEVICE void apply_mask_packed(uint32_t *w, const uint64_t *word, int t)
+{
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        uint32_t half[2] = { (uint32_t)word[r], (uint32_t)(word[r] >> 32) };
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            uint32_t mine = half[i / 4] >> (2 * t) >> (i % 4 * 8);
+            w[i * 2 + r] &=
+                (mine & 1 ? 0xffffu : 0) | (mine & 2 ? 0xffff0000u : 0);
+        }
+    }
+}
+
 /* Scores become weights. `row`: log-sum-exp of the thread's two rows, `column`
  * of the step's (KEYS), or their taint (else, FIXUP). */
 template <int KEYS, int FIXUP>

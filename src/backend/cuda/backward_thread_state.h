@@ -16,7 +16,7 @@ typedef struct step_pipeline {
 } step_pipeline;
 
 /* The registers of a thread that computes. */
-template <int D, int KEYS, int FIXUP> struct thread_state {
+template <int D, int KEYS, int MODE> struct thread_state {
     // What there are registers for. in_registers: the stationary tiles, which
     // are then read from shared memory once. defers_y: not for both weights and
     // dS while their products run; so y is issued when the sum of dS is done.
@@ -25,12 +25,13 @@ template <int D, int KEYS, int FIXUP> struct thread_state {
     static const bool in_registers = stationary_layout<D, KEYS>::in_registers;
     static const bool both = KEYS == MAKES_BOTH, defers_y = both;
     static const bool reuses_packed = both && D == 64;
-    static const bool ordered = both && !FIXUP; /* see order_wait */
+    static const bool ordered = both && !(MODE & FIXUP); /* see order_wait */
     static const bool overlaps_items =
-        !KEYS && !FIXUP && D == 64; /* see loop_steps */
+        !KEYS && !(MODE & FIXUP) && D == 64; /* see loop_steps */
     static const bool prefetches_item =
-        !FIXUP && D <= 128;                       /* see prefetch_item */
+        !(MODE & FIXUP) && D <= 128;              /* see prefetch_item */
     static const bool weights = KEYS == MAKES_DV; /* see loop_weights */
+    static const bool biased = MODE & BIASED;
     static const int second = stationary_layout<D, KEYS>::tensors - 1;
 
     int group, row, t; /* row: the first of the thread's two in the tile */
@@ -48,6 +49,10 @@ template <int D, int KEYS, int FIXUP> struct thread_state {
     float x[STEP / 2], y[STEP / 2];
     uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
     float sum[D / 2], sum_p[both ? D / 2 : 1];
+    // BIASED: the item's head, and the thread's rows: their anchors, or (KEYS)
+    // their keys.
+    int head, place[2], head_next, place_next[2];
+    uint32_t w_q[biased && reuses_packed ? STEP / 4 : 1]; /* see weigh_step */
 };
 
 /* Groups that make two sums issue a step's products in order (ping-pong), so
@@ -77,7 +82,7 @@ BT_DEVICE void filter_next(backward_shared<D, GROUPS, STAGES, KEYS> *s,
 
 /* The next step, if the group sees something of it: its stage. -1: it does
  * not, or there is none. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s,
                         step_pipeline *at, int group)
 {
@@ -91,7 +96,7 @@ BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s,
     at->ahead = flags;
     if (!(flags >> group & 1))
         return -1;
-    if (FIXUP)
+    if (MODE & FIXUP)
         filter_next<D, GROUPS, STAGES, KEYS>(s, at);
     at->flags = flags;
     pipeline_advance(&at->streamed, STAGES);
@@ -105,18 +110,18 @@ BT_DEVICE int next_step(backward_shared<D, GROUPS, STAGES, KEYS> *s,
 /* Pass over steps of which the group sees nothing. It must not hold a step
  * meanwhile: there may be more of them than the ring has stages. `passed`: the
  * first one is one of them, and the group has issued in its order. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s,
                          step_pipeline *at, int group, bool passed)
 {
-    typedef thread_state<D, KEYS, FIXUP> kernel_traits;
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
     while (!(at->flags & LAST)) {
-        int stage = next_step<D, GROUPS, STAGES, KEYS, FIXUP>(s, at, group);
+        int stage = next_step<D, GROUPS, STAGES, KEYS, MODE>(s, at, group);
         if (stage >= 0)
             return stage;
         stage = at->streamed.index;
         at->flags = at->ahead;
-        if (FIXUP)
+        if (MODE & FIXUP)
             filter_next<D, GROUPS, STAGES, KEYS>(s, at);
         if (!passed) {
             order_wait<GROUPS, kernel_traits::ordered>(group);
@@ -136,8 +141,8 @@ BT_DEVICE int skip_steps(backward_shared<D, GROUPS, STAGES, KEYS> *s,
 }
 
 /* dQ: load the statistics of the thread's rows of the item; */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, MODE> *b,
                                   const backward_params *p,
                                   backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
@@ -153,21 +158,44 @@ BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, FIXUP> *b,
     }
 }
 
+/* BIASED: and what the scores of the item need; */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void prefetch_item_bias(thread_state<D, KEYS, MODE> *b,
+                                  const backward_params *p,
+                                  backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if (!b->biased)
+        return;
+    const backward_work *w = &s->item[b->items.index];
+    b->head_next = w->head;
+#pragma unroll
+    for (int r = 0; r < 2; r++) {
+        int row = b->row + r * 8;
+        b->place_next[r] =
+            KEYS ? w->row + row
+                 : anchor_of(&p->bias, w->row + min(row, w->rows - 1));
+    }
+}
+
 /* and use them. */
-template <int D, int KEYS, int FIXUP>
-BT_DEVICE void use_row_stats(thread_state<D, KEYS, FIXUP> *b)
+template <int D, int KEYS, int MODE>
+BT_DEVICE void use_row_stats(thread_state<D, KEYS, MODE> *b)
 {
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         b->lse[r] = b->lse_next[r] * LOG2_E;
         b->delta[r] = b->delta_next[r];
+        if (b->biased)
+            b->place[r] = b->place_next[r];
     }
+    if (b->biased)
+        b->head = b->head_next;
 }
 
 /* in_registers: load the stationary tiles. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void
-load_stationary_fragments(thread_state<D, KEYS, FIXUP> *b,
+load_stationary_fragments(thread_state<D, KEYS, MODE> *b,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     if (b->in_registers) {
@@ -181,8 +209,8 @@ load_stationary_fragments(thread_state<D, KEYS, FIXUP> *b,
 
 /* in_registers: release their memory. Not before products that read the
  * fragments have begun: loads that were issued need not have completed. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void release_stationary(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void release_stationary(thread_state<D, KEYS, MODE> *b,
                                   backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     if (b->in_registers && b->release_pending)
@@ -191,8 +219,8 @@ BT_DEVICE void release_stationary(thread_state<D, KEYS, FIXUP> *b,
 }
 
 /* Otherwise: the same for the buffer through which gradients were stored. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void release_store_buffer(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void release_store_buffer(thread_state<D, KEYS, MODE> *b,
                                     backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
     if (b->in_registers || b->storing < 0)
@@ -204,8 +232,8 @@ BT_DEVICE void release_store_buffer(thread_state<D, KEYS, FIXUP> *b,
 }
 
 /* Wait for the item and its stationary tiles; false: there is none. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE bool begin_item(thread_state<D, KEYS, MODE> *b,
                           const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
@@ -214,6 +242,7 @@ BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
     if (__reduce_min_sync(~0u, s->item[b->items.index].item) < 0)
         return false;
     prefetch_row_stats(b, p, s);
+    prefetch_item_bias(b, p, s);
     barrier_wait(&s->stationary_full[b->stationary.index][b->group],
                  b->stationary.phase);
     b->steps.flags = 0;
@@ -222,8 +251,8 @@ BT_DEVICE bool begin_item(thread_state<D, KEYS, FIXUP> *b,
 
 /* The same for the next item, while the sums of this one are not stored yet. If
  * there is none, this one stays current. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void prefetch_item(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void prefetch_item(thread_state<D, KEYS, MODE> *b,
                              const backward_params *p,
                              backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
@@ -240,8 +269,8 @@ BT_DEVICE void prefetch_item(thread_state<D, KEYS, FIXUP> *b,
 
 /* The words of a thread's two rows for a step, if it is partial for them. They
  * come from the L2 while the products run. */
-template <int D, int GROUPS, int STAGES, int KEYS, int FIXUP>
-BT_DEVICE void load_words(thread_state<D, KEYS, FIXUP> *b,
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void load_words(thread_state<D, KEYS, MODE> *b,
                           const backward_params *p,
                           backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
@@ -252,6 +281,107 @@ BT_DEVICE void load_words(thread_state<D, KEYS, FIXUP> *b,
         p->bits + (size_t)s->bits[at] * (GROUPS * GROUP_ROWS) + b->row;
     b->word[0] = __ldg(words);
     b->word[1] = __ldg(words + 8);
+}
+
+/* ---- weights ------------------------------------------------------------ */
+
+/* BIASED: the scores x of a step become weights P, as weigh_step wants them.
+ * CAP, TABLE: there is a softcap, a table. (Decided here, not for every score:
+ * where registers are few, the compiler has loaded from a table that is not
+ * there.) */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool CAP,
+          bool TABLE>
+BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
+                            const backward_params *p,
+                            backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
+    const bt_cuda_bias *bias = &p->bias;
+    int from = s->step_from[at];
+    head_bias h = head_bias_of(bias, KEYS ? from : b->head);
+#pragma unroll
+    for (int i = 0; i < 8; i++) {
+        int column = i * 8 + b->t * 2;
+        float2 lse = { 0.0f, 0.0f };
+        int2 anchor = { 0, 0 };
+        if (KEYS || MODE & FIXUP)
+            lse = *(const float2 *)(s->rows[at].lse + column);
+        if (KEYS)
+            anchor = *(const int2 *)(s->anchors[KEYS ? at : 0] + column);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            float weight[2], rate[2];
+#pragma unroll
+            for (int c = 0; c < 2; c++) {
+                float x = b->x[i * 4 + r * 2 + c], of = c ? lse.y : lse.x;
+                int distance = KEYS ? b->place[r] - (c ? anchor.y : anchor.x)
+                                    : from + column + c - b->place[r];
+                if (MODE & FIXUP && !KEYS)
+                    x += of;
+                float t =
+                    CAP ? tanh_fast(__fmul_rn(x, bias->tanh_scale)) : 0.0f;
+                float z =
+                    CAP ? __fmul_rn(bias->cap, t) : __fmul_rn(x, bias->scale);
+                z = __fmaf_rn(h.slope, (float)distance, z);
+                if (TABLE)
+                    z = __fmaf_rn(table_bias(bias, h, distance), LOG2_E, z);
+                of = KEYS ? of : b->lse[r];
+                // All scores of a row may be -infinity: weights of 0.
+                of = of == -INFINITY ? INFINITY : of;
+                weight[c] = exp2_fast(z - of);
+                rate[c] = CAP ? weight[c] * fmaf(-t, t, 1.0f) : weight[c];
+            }
+            float *to = b->x + i * 4 + r * 2;
+            if (kernel_traits::both)
+                b->w_p[kernel_traits::both ? i * 2 + r : 0] =
+                    pack_bf16(weight[0], weight[1]);
+            if (kernel_traits::reuses_packed) {
+                b->w_q[kernel_traits::reuses_packed ? i * 2 + r : 0] =
+                    pack_bf16(rate[0], rate[1]);
+            } else {
+                to[0] = kernel_traits::weights ? weight[0] : rate[0];
+                to[1] = kernel_traits::weights ? weight[1] : rate[1];
+            }
+        }
+    }
+}
+
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool TABLE>
+BT_DEVICE void weigh_capped(thread_state<D, KEYS, MODE> *b,
+                            const backward_params *p,
+                            backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    if (p->bias.cap != 0.0f)
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, true, TABLE>(b, p, s, at);
+    else
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, false, TABLE>(b, p, s, at);
+}
+
+/* The scores x of a step become its weights. BIASED: what dS is a multiple of,
+ * the weights times the derivative of the softcap, is in x, or packed in w_q
+ * where there are too few registers; the weights, if both are needed, are
+ * packed in w_p. */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void weigh_step(thread_state<D, KEYS, MODE> *b,
+                          const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
+{
+    typedef thread_state<D, KEYS, MODE> kernel_traits;
+    if (!kernel_traits::biased)
+        compute_weights<KEYS, MODE & FIXUP>(b->x, b->lse, s->rows[at].lse, b->t,
+                                            b->scale);
+    else if (p->bias.table)
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, true>(b, p, s, at);
+    else
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, false>(b, p, s, at);
+    if (!b->partial)
+        return;
+    if (!kernel_traits::biased || !kernel_traits::reuses_packed)
+        apply_mask(b->x, b->word, b->t);
+    if (kernel_traits::biased && kernel_traits::both)
+        apply_mask_packed(b->w_p, b->word, b->t);
+    if (kernel_traits::biased && kernel_traits::reuses_packed)
+        apply_mask_packed(b->w_q, b->word, b->t);
 }
 
 #endif

@@ -192,8 +192,7 @@ static bool shape_fits(bt_op op, bauta_dtype dtype, const bt_op_shape *s)
     case BT_OP_kv_write:
     case BT_OP_kv_copy:
     case BT_OP_paged_attention:
-        return !s->biased &&
-               (!s->head_dim || attention_fits(dtype, s->head_dim));
+        return !s->head_dim || attention_fits(dtype, s->head_dim);
     case BT_OP_cross_entropy:
     case BT_OP_logprobs:
         return s->columns <= VOCAB;
@@ -210,8 +209,6 @@ static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
     if (dtype != BAUTA_FLOAT32 && dtype != BAUTA_BFLOAT16)
         return false;
     if (op == BT_OP_ema && dtype != BAUTA_FLOAT32)
-        return false;
-    if (op == BT_OP_softcap || op == BT_OP_softcap_grad)
         return false;
     return !shape || shape_fits(op, dtype, shape);
 }
@@ -233,6 +230,8 @@ const bt_backend bt_cuda_backend = {
     // A chunk of the sum over rows of gemm.h, so that dW of a batch in parts
     // is that of the whole.
     .logits_rows = BT_GEMM_ROW_CHUNK,
+    .strided = true,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
     .stream_free = stream_free,
     .sync = sync_stream,
     .step_begin = step_begin,

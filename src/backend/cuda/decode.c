@@ -104,10 +104,11 @@ static int parts_of(const bt_cuda_decode *d, size_t items)
 
 /* Pieces that are copied: zeros and the lists, those of the decoding kernel
  * last. */
-enum { COPIED = 11, LISTS = 8, ROOM = 3 };
+enum { COPIED = 12, LISTS = 9, ROOM = 4 };
 
 static void copied_pieces(decode_upload *pieces, bt_cuda_decode *d,
-                          const bt_decode_list *list, const bt_prefill *prefill)
+                          const bt_decode_list *list, const bt_prefill *prefill,
+                          const uint32_t *positions)
 {
     bt_cuda_plan *plan = &d->prefill;
     const bt_worklist *work = &prefill->list;
@@ -128,6 +129,7 @@ static void copied_pieces(decode_upload *pieces, bt_cuda_decode *d,
         piece_of(&plan->bits, work->bits, bits, sizeof(uint64_t)),
         piece_of(&d->table, prefill->table,
                  prefill->table_count + prefill->count, sizeof(int32_t)),
+        piece_of(&d->positions, positions, list->rows, sizeof(uint32_t)),
         piece_of(&d->items, list->items, list->item_count,
                  sizeof(bt_decode_item)),
         piece_of(&d->tiles, list->tiles, list->item_count,
@@ -157,6 +159,9 @@ static void room_pieces(decode_upload *pieces, bt_cuda_decode *d,
     pieces[1] = piece_of(&d->partial_base, NULL, rows, 2 * sizeof(float));
     pieces[2] = piece_of(&d->prefill.chunk_acc, NULL, acc_blocks,
                          bt_cuda_chunk_acc_bytes(d->head_dim));
+    pieces[3] =
+        piece_of(&d->prefill.anchors, NULL,
+                 prefill->count ? prefill->list.rows : 0, sizeof(int32_t));
 }
 
 /* Room for a step and, so that a sequence may grow for a while, half as much
@@ -201,11 +206,11 @@ static bauta_status copy(const bt_cuda_decode *decode, size_t bytes,
 }
 
 static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
-                           const bt_prefill *prefill, void *stream,
-                           bauta_error *err)
+                           const bt_prefill *prefill, const uint32_t *positions,
+                           void *stream, bauta_error *err)
 {
     decode_upload pieces[COPIED + ROOM];
-    copied_pieces(pieces, decode, list, prefill);
+    copied_pieces(pieces, decode, list, prefill, positions);
     room_pieces(pieces + COPIED, decode, list, prefill);
     bool grows = prefill->count == 0;
     size_t copied = pieces_size(pieces, COPIED, grows), at = 0;
@@ -231,6 +236,21 @@ static bauta_status upload(bt_cuda_decode *decode, const bt_decode_list *list,
     decode->start = decode->table + prefill->table_count;
     decode->list_lines = (int)((copied - lists) / 128);
     return BAUTA_OK;
+}
+
+/* The positions of a step's queries: the last query of a mask is aligned with
+ * its last key. Freed with bt_free(). */
+static uint32_t *positions_of(const bt_decode_sequence *sequences, size_t count,
+                              size_t rows)
+{
+    uint32_t *positions = bt_alloc_zero(rows, sizeof(*positions));
+    for (size_t s = 0, row = 0; s < count && positions; s++)
+        for (size_t i = 0; i < sequences[s].rows; i++)
+            positions[row++] =
+                (uint32_t)(sequences[s].first + i +
+                           bauta_mask_keys(sequences[s].mask) -
+                           bauta_mask_queries(sequences[s].mask));
+    return positions;
 }
 
 /* The plan of the sequences with many rows, but for what is on the GPU. */
@@ -278,9 +298,14 @@ bauta_status bt_cuda_decode_step(bt_cuda_decode *decode,
                                  decode->page_keys, bt_cuda_tile_rows(d),
                                  BT_CHUNK, err);
     if (!status) {
+        uint32_t *positions = positions_of(sequences, count, list.rows);
         decode->parts = parts_of(decode, list.item_count);
         describe(decode, &prefill);
-        status = upload(decode, &list, &prefill, stream, err);
+        status = positions
+                     ? upload(decode, &list, &prefill, positions, stream, err)
+                     : bt_fail_memory(err, "a step of decoding",
+                                      list.rows * sizeof(*positions));
+        bt_free(positions);
     }
     if (status) {
         decode->prefill = (bt_cuda_plan){ 0 };

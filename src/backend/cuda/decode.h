@@ -37,6 +37,7 @@ struct bt_cuda_decode {
                                base and the sum of their weights */
     bt_cuda_plan prefill;   /* of the sequences with many rows, in that block */
     int32_t *table, *start; /* see bt_cuda_paged */
+    uint32_t *positions;    /* (rows) of queries, as their masks align them */
 };
 
 #endif

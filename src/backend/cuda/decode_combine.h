@@ -26,7 +26,7 @@ BT_DEVICE size_t output_row(const decode_params *p, const decode_work *work,
 }
 
 /* A chunk's result is the output, or a partial one of its unit. */
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int BIAS>
 BT_DEVICE void finish(const decode_params *p, const decode_work *work,
                       const thread_state *at, float (*o)[4], uint32_t taint,
                       const float *base, const float *sum)
@@ -41,7 +41,8 @@ BT_DEVICE void finish(const decode_params *p, const decode_work *work,
 #pragma unroll
     for (int r = 0; r < HALVES; r++) {
         int row = at->g + r * 8, first = at->column * 8 + at->t * 2;
-        float all = row_sum(sum[r]), inverse = inverse_sum(base[r], all);
+        float all = row_sum(sum[r]);
+        float inverse = inverse_seen<BIAS>(base[r], all);
         if (row >= work->item.rows * work->heads)
             continue;
         size_t lse, to = output_row(p, work, row, &lse);
@@ -77,7 +78,7 @@ BT_DEVICE float merge_finite(float total, float chunk, merge m,
 }
 
 /* The chunks of a unit, merged in order, for one row and four columns. */
-template <int D>
+template <int D, int BIAS>
 BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work,
                           int row, int column)
 {
@@ -109,7 +110,7 @@ BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work,
                 o.w = merge_finite(o.w, four[j].w, m, &nonfinite.w);
             }
     }
-    float inverse = inverse_sum(base, sum);
+    float inverse = inverse_seen<BIAS>(base, sum);
     if (column < p->head_dim)
         *(uint2 *)(p->out + to) = make_uint2(
             pack_output(o.x + nonfinite.x, o.y + nonfinite.y, inverse),
@@ -136,7 +137,7 @@ BT_DEVICE bool finished_unit(const decode_params *p, decode_shared<D> *s,
     return last;
 }
 
-template <int D>
+template <int D, int BIAS>
 BT_DEVICE void combine_jobs(const decode_params *p, decode_shared<D> *s)
 {
     grid_dependency_wait();
@@ -153,8 +154,8 @@ BT_DEVICE void combine_jobs(const decode_params *p, decode_shared<D> *s)
 #pragma unroll 1
             for (int i = threadIdx.x % COMBINE_THREADS; i < pieces;
                  i += COMBINE_THREADS)
-                merge_unit<D>(p, work, i / width,
-                              (work->job.part * width + i % width) * 4);
+                merge_unit<D, BIAS>(p, work, i / width,
+                                    (work->job.part * width + i % width) * 4);
         consumer_release(&s->work_empty[at.index]);
     }
 }

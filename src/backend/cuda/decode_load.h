@@ -7,6 +7,7 @@
 extern "C" {
 #include "backend/cuda/decode.h"
 }
+#include "backend/cuda/bias_score.h"
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/warp.h"
 
@@ -59,11 +60,12 @@ typedef struct decode_params {
     int heads, kv_heads, group, unit_rows;
     int head_splits; /* units of a key head, */
     int heads_per_split;
-    int parts;      /* of a unit's output columns, each a job of its own */
-    int head_dim;   /* real columns; the others read as zero */
-    int in_flight;  /* tiles being loaded, at most */
-    int page_shift; /* a page is 2^page_shift tiles */
-    float scale;    /* times log2(e): scores become base-2 logarithms */
+    int parts;         /* of a unit's output columns, each a job of its own */
+    int head_dim;      /* real columns; the others read as zero */
+    int in_flight;     /* tiles being loaded, at most */
+    int page_shift;    /* a page is 2^page_shift tiles */
+    float scale;       /* times log2(e): scores become base-2 logarithms */
+    bt_cuda_bias bias; /* its anchors are positions: rows count from key 0 */
 } decode_params;
 
 /* A job: an item (a chunk of keys), a unit of query heads, and a part of the

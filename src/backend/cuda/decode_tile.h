@@ -23,6 +23,13 @@ typedef struct thread_state {
     int column;   /* of the output, times 8: this warp's first */
 } thread_state;
 
+/* BIAS: what the scores of its rows need, and the first key of the chunk. */
+typedef struct job_bias {
+    head_bias head[2];
+    int anchor[2], key;
+    const bt_decode_tile *tiles; /* of the chunk */
+} job_bias;
+
 /* A block of a chunk: its visible tiles, and the numbers of the first tile of K
  * and of V among all that the loader loads. */
 typedef struct key_block {
@@ -143,12 +150,57 @@ BT_DEVICE void observe_tiles(decode_shared<D> *s, key_block b, int from, int to)
         }
 }
 
+/* The place of a warp's keys 8 j to 8 j + 7 in a block: see store_weights. */
+template <int D> BT_DEVICE int key_in_block(int warp, int j)
+{
+    return kernel_traits<D>::large_head
+               ? warp * TILE + j * 8
+               : (warp & ~1) * TILE + j / 4 * TILE + j % 4 / 2 * 32 +
+                     warp % 2 * 16 + j % 2 * 8;
+}
+
+template <int HALVES, int BIAS>
+BT_DEVICE void load_job_bias(job_bias *to, const thread_state *at,
+                             const decode_params *p, const decode_work *work)
+{
+    if (!BIAS)
+        return;
+    to->key = work->item.key;
+    to->tiles = work->tiles;
+#pragma unroll
+    for (int r = 0; r < HALVES; r++) {
+        int row = min(at->g + r * 8, work->item.rows * work->heads - 1);
+        to->head[r] = head_bias_of(&p->bias, work->head + row -
+                                                 at->query[r] * work->heads);
+        to->anchor[r] = anchor_of(&p->bias, work->item.row + at->query[r]);
+    }
+}
+
+/* BIAS: products become scores in base-2 logarithms, whose scale is 1. */
+template <int D, int HALVES, int BIAS>
+BT_DEVICE void bias_tiles(const decode_params *p, const thread_state *at,
+                          const job_bias *job, key_block b, float (*x)[4])
+{
+    if (!BIAS)
+        return;
+    int first = job->key + (int)(b.tiles - job->tiles) * TILE + at->t * 2;
+    int from[2] = { first - job->anchor[0], first - job->anchor[HALVES - 1] };
+    bias_scores<TILE / 2, HALVES>(&p->bias, job->head, x[0], [&](int i) {
+        return from[i / 2 % 2] + key_in_block<D>(at->warp, i / 4) + i % 2;
+    });
+}
+
+template <int BIAS> BT_DEVICE float scale_of(const decode_params *p)
+{
+    return BIAS ? 1.0f : p->scale;
+}
+
 /* The masked scores of the warp's 64 keys: x[0] to x[3] and x[4] to x[7] have
  * 32 of them each, of two tiles, or of one (large heads). */
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
                            const query_fragments<D> *q, const thread_state *at,
-                           key_block b, float (*x)[4])
+                           const job_bias *job, key_block b, float (*x)[4])
 {
     const bool pair = !kernel_traits<D>::large_head;
     const int stride = pair ? 32 : 16;
@@ -204,6 +256,7 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
     for (int i = 0; i < 1 + pair; i++)
         if (at->lane == 0 && seen[i])
             barrier_arrive_many(empty[i] + zero, arrivals);
+    bias_tiles<D, HALVES, BIAS>(p, at, job, b, x);
     if (!pair) {
         seen[1] = seen[0];
         bits[1] = bits[0];
@@ -223,21 +276,21 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
     }
 }
 
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE void score_block(const decode_params *p, decode_shared<D> *s,
                            const query_fragments<D> *q, const thread_state *at,
-                           key_block b, float (*x)[4])
+                           const job_bias *job, key_block b, float (*x)[4])
 {
     if (kernel_traits<D>::all_arrive)
         observe_tiles<D>(s, b, 0, at->warp);
-    score_tiles<D, HALVES>(p, s, q, at, b, x);
+    score_tiles<D, HALVES, BIAS>(p, s, q, at, job, b, x);
     if (kernel_traits<D>::all_arrive)
         observe_tiles<D>(s, b, at->warp + 1, WARPS);
 }
 
 /* The maxima of the warp's scores, for all warps: over the first PROBE_KEYS
  * keys of the softmax tile, and over all. */
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE void publish_maxima(const decode_params *p, decode_shared<D> *s,
                               const thread_state *at, const float (*x)[4])
 {
@@ -255,8 +308,9 @@ BT_DEVICE void publish_maxima(const decode_params *p, decode_shared<D> *s,
         head = fmaxf(head, __shfl_xor_sync(~0u, head, 2));
         top = fmaxf(top, __shfl_xor_sync(~0u, top, 2));
         if (at->t == 0)
-            s->top[at->warp][at->g + r * 8] = make_float2(
-                __fmul_rn(head, p->scale), __fmul_rn(top, p->scale));
+            s->top[at->warp][at->g + r * 8] =
+                make_float2(__fmul_rn(head, scale_of<BIAS>(p)),
+                            __fmul_rn(top, scale_of<BIAS>(p)));
     }
 }
 
@@ -326,7 +380,7 @@ BT_DEVICE void store_weights(decode_shared<D> *s, const thread_state *at,
 
 /* The weights of a block if no base has to move, as nearly always. Returns
  * whether one may have to: then what was written here is of no use. */
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE bool exponentiate_block(const decode_params *p, decode_shared<D> *s,
                                   const thread_state *at, const float (*x)[4],
                                   float *base)
@@ -344,7 +398,7 @@ BT_DEVICE bool exponentiate_block(const decode_params *p, decode_shared<D> *s,
                 base[r] = top.x == -INFINITY ? top.y : top.x;
             most = fmaxf(most, top.y);
         }
-        float sum = exponentiate_row<D>(x, y, r, base[r], p->scale);
+        float sum = exponentiate_row<D>(x, y, r, base[r], scale_of<BIAS>(p));
         ((float *)&s->sum[at->warp][row])[at->t] = sum;
         store_weights<D>(s, at, y, r);
         base_moves |= most > base[r] + BASE_JUMP || sum > 0x1p9f;
@@ -353,7 +407,7 @@ BT_DEVICE bool exponentiate_block(const decode_params *p, decode_shared<D> *s,
 }
 
 /* The same where one does: tile by tile of the softmax, in order. */
-template <int D, int HALVES>
+template <int D, int HALVES, int BIAS>
 BT_DEVICE void rebase_block(const decode_params *p, decode_shared<D> *s,
                             const thread_state *at, const float (*x)[4],
                             float *base, float *sum)
@@ -368,7 +422,8 @@ BT_DEVICE void rebase_block(const decode_params *p, decode_shared<D> *s,
             int row = at->g + r * 8;
             float2 top = row_max(s, u, row);
             correction[r] = update_base(&base[r], top.x, top.y);
-            float part = exponentiate_row<D>(x, y[r], r, base[r], p->scale);
+            float part =
+                exponentiate_row<D>(x, y[r], r, base[r], scale_of<BIAS>(p));
             if (mine)
                 ((float *)&s->sum[at->warp][row])[at->t] = part;
         }

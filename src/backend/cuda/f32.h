@@ -5,6 +5,7 @@
 #define BT_CUDA_F32_H
 
 extern "C" {
+#include "backend/cuda/bias.h"
 #include "backend/cuda/rows.h"
 #include "base/error.h"
 }
@@ -27,6 +28,8 @@ typedef struct f32_params {
     int page_shift;                   /* a page has 2^page_shift keys */
     int heads, kv_heads, group, d, e; /* e: value_dim */
     float scale;
+    bt_cuda_bias bias;
+    float *dtable;
 } f32_params;
 
 /* Where a warp's row stands. */
@@ -142,6 +145,48 @@ static __device__ const float *value_row(const f32_params *p, int row, int key,
 {
     key_place at = key_place_of(p, row, key);
     return p->v + at.page + at.token * p->v_token + head / p->group * p->v_head;
+}
+
+/* ---- softcap and bias --------------------------------------------------- */
+
+/* The key at distance 0 of a row. */
+static __device__ int anchor_of(const f32_params *p, int row)
+{
+    return p->bias.positions ? p->rows.origin[row] + (int)p->bias.positions[row]
+                             : p->rows.anchor[row];
+}
+
+/* What is added to a score. */
+static __device__ float bias_of(const bt_cuda_bias *b, int head, int distance)
+{
+    if (b->slopes)
+        return b->slopes[head] * (float)distance;
+    if (!b->table)
+        return 0.0f;
+    int row = min(max(distance - b->first, 0), b->last);
+    return b->table[(size_t)row * b->heads + head];
+}
+
+/* A scaled score with its softcap and bias. *slope: its derivative with respect
+ * to what it was. */
+static __device__ float biased_score(const f32_params *p, float x, int head,
+                                     int distance, float *slope)
+{
+    float cap = p->bias.softcap;
+    *slope = 1.0f;
+    if (cap != 0.0f) {
+        float t = tanhf(x / cap);
+        *slope = fmaf(-t, t, 1.0f);
+        x = cap * t;
+    }
+    return x + bias_of(&p->bias, head, distance);
+}
+
+/* The weight of a score. All scores of a row may be -infinity, by its bias; its
+ * weights are then 0. */
+template <int BIAS> static __device__ float weight_of(float x, float lse)
+{
+    return BIAS && lse == -INFINITY ? 0.0f : expf(x - lse);
 }
 
 #endif

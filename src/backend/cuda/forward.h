@@ -4,6 +4,7 @@
 #ifndef BT_CUDA_FORWARD_H
 #define BT_CUDA_FORWARD_H
 
+#include "backend/cuda/bias_score.h"
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/tiles.h"
 
@@ -46,6 +47,7 @@ typedef struct forward_params {
     int head_dim; /* columns that are real; the others read as zero */
     int page_shift;
     float scale; /* times log2(e): scores become base-2 logarithms */
+    bt_cuda_bias bias;
 } forward_params;
 
 /* An item as the loader hands it to the other warps. */
@@ -77,6 +79,7 @@ template <int D> struct forward_shared {
     uint64_t q_full[of::queries], q_empty[of::queries];
     uint64_t k_full[of::stages], k_empty[of::stages];
     uint64_t v_full[of::stages], v_empty[of::stages];
+    int tile_key[of::stages]; /* BIAS: the first key */
 };
 
 /* Halves of a pair: bit 0 the first 64 keys, bit 1 the others. And whether a
@@ -140,7 +143,7 @@ BT_DEVICE void load_values(const forward_params *p, forward_shared<D> *s,
 }
 
 /* The next keys, and the values before them. */
-template <int D, int PAGED>
+template <int D, int PAGED, int BIAS>
 BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
                          loader *l, int head, int origin, int key, int bits,
                          int halves)
@@ -150,6 +153,8 @@ BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
     barrier_wait(&s->k_empty[l->k.index], l->k.phase ^ 1);
     s->tile_info[l->k.index] =
         tile_info_t{ halves, l->chunk >= 0 && l->chunk != chunk };
+    if (BIAS)
+        s->tile_key[l->k.index] = key;
     l->chunk = chunk;
     if (bits >= 0) {
         barrier_arrive_expect(full, sizeof(s->k[0]) + sizeof(s->bits[0]));
@@ -220,21 +225,21 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
 
 /* One pair, by halves for large heads. Then the queries are loaded after the
  * first keys: they wait for the previous item, and so for its last values. */
-template <int D, int PAGED>
+template <int D, int PAGED, int BIAS>
 BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
                          loader *l, const job *j, const bt_work_run *run,
                          int pass, bool *first)
 {
     int kv_head = j->head / p->heads_per_kv;
     if (!kernel_traits<D>::large_head)
-        load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key, run->key, run->bits,
-                            run->halves);
+        load_keys<D, PAGED, BIAS>(p, s, l, kv_head, j->tile.key, run->key,
+                                  run->bits, run->halves);
     for (int h = 0; h < (kernel_traits<D>::large_head ? 2 : 0); h++) {
         if (!(halves_seen(run->halves) >> h & 1))
             continue;
-        load_keys<D, PAGED>(p, s, l, kv_head, j->tile.key,
-                            run->key + h * kernel_traits<D>::keys, run->bits,
-                            run->halves < 0 ? -1 : h);
+        load_keys<D, PAGED, BIAS>(p, s, l, kv_head, j->tile.key,
+                                  run->key + h * kernel_traits<D>::keys,
+                                  run->bits, run->halves < 0 ? -1 : h);
         if (*first)
             load_queries(p, s, l, j, pass);
         *first = false;
@@ -243,7 +248,7 @@ BT_DEVICE void load_pair(const forward_params *p, forward_shared<D> *s,
 
 /* Claims the next item from the tile counter, when given, shortly before the
  * end. */
-template <int D, int PAGED>
+template <int D, int PAGED, int BIAS>
 BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
                              loader *l, const job *j, int pass,
                              uint32_t *tile_counter)
@@ -260,7 +265,7 @@ BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
     for (int left = tile.pairs, next = tile.run + 1; left > 0; left--) {
         if (tile_counter && left == 1)
             claimed = atomicAdd(tile_counter, 1);
-        load_pair<D, PAGED>(p, s, l, j, &run, pass, &first);
+        load_pair<D, PAGED, BIAS>(p, s, l, j, &run, pass, &first);
         run.key += PAIR;
         run.bits += run.bits >= 0;
         if (--run.count == 0 && left > 1)
@@ -270,7 +275,7 @@ BT_DEVICE uint32_t load_item(const forward_params *p, forward_shared<D> *s,
 }
 
 /* One warp runs this, one lane of it loads. */
-template <int D, int FIXUP, int PAGED>
+template <int D, int FIXUP, int PAGED, int BIAS>
 BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
 {
     loader l = { {}, {}, {}, -1, 0, 0, 0, 0, -1 };
@@ -289,7 +294,7 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
                 for (int pass = 0; pass < 3; pass++)
-                    load_item<D, PAGED>(p, s, &l, &j, pass, NULL);
+                    load_item<D, PAGED, BIAS>(p, s, &l, &j, pass, NULL);
             }
             __syncwarp();
         }
@@ -302,8 +307,8 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
         int item = blockIdx.x;
         while (item < p->items) {
             job j = job_of(p, item);
-            item = grid +
-                   (int)load_item<D, PAGED>(p, s, &l, &j, 0, p->tile_counter);
+            item = grid + (int)load_item<D, PAGED, BIAS>(p, s, &l, &j, 0,
+                                                         p->tile_counter);
         }
     }
     if (lane == 0) {

@@ -122,6 +122,45 @@ template <int D> BT_DEVICE int next_item(forward_shared<D> *s, pipeline_state q)
     return s->item[q.index].item < 0 ? 0 : s->item[q.index].tiles;
 }
 
+/* BIAS: what the scores of the thread's rows of an item need. */
+typedef struct item_bias {
+    head_bias head[2];
+    int anchor[2];
+} item_bias;
+
+template <int D, int BIAS>
+BT_DEVICE void load_item_bias(item_bias *to, const forward_params *p,
+                              const forward_shared<D> *s, int stage, int row)
+{
+    if (!BIAS)
+        return;
+    const work *item = &s->item[stage];
+    to->head[0] = to->head[1] = head_bias_of(&p->bias, item->head);
+#pragma unroll
+    for (int r = 0; r < 2; r++)
+        to->anchor[r] =
+            anchor_of(&p->bias, item->row + min(row + r * 8, item->rows - 1));
+}
+
+/* BIAS: products become scores in base-2 logarithms, whose scale is 1. */
+template <int D, int BIAS>
+BT_DEVICE void bias_tile(const item_bias *item, const forward_params *p,
+                         const forward_shared<D> *s, int stage, float *x)
+{
+    if (!BIAS)
+        return;
+    int first = s->tile_key[stage] + threadIdx.x % 4 * 2;
+    int from[2] = { first - item->anchor[0], first - item->anchor[1] };
+    bias_scores<kernel_traits<D>::keys / 2, 2>(
+        &p->bias, item->head, x,
+        [&](int i) { return from[i / 2 % 2] + i / 4 * 8 + i % 2; });
+}
+
+template <int BIAS> BT_DEVICE float scale_of(const forward_params *p)
+{
+    return BIAS ? 1.0f : p->scale;
+}
+
 /* Hide what is hidden of a tile's scores, and release its buffer. Returns
  * which halves the group sees, and BEGINS. */
 template <int D, int FIXUP>

@@ -48,7 +48,31 @@ static bauta_status check_matrix(const char *name, const void *at,
     return BAUTA_OK;
 }
 
-static bauta_status check(const bt_cuda_gemm_args *p, bauta_error *err)
+/* Whether tiles that take turns end with the activation or the slope. */
+static bool takes_turns(const bt_cuda_gemm_args *p)
+{
+    bool slopes = p->slope && !p->pre && !p->bias;
+    return (p->has_act || slopes) && p->act != BT_ACT_SILU &&
+           p->form != BT_GEMM_TN && p->k && p->k <= BT_GEMM_CHUNK &&
+           p->n % 8 == 0 && !p->out_f32 && !p->residual;
+}
+
+bool bt_cuda_gemm_fuses(const bt_cuda_gemm_args *p)
+{
+    return takes_turns(p) ||
+           (p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN);
+}
+
+/* Whether the general end of large products has the activation or slope. */
+static bool ends_anyhow(const bt_cuda_gemm_args *p)
+{
+    return (!p->has_act || p->form == BT_GEMM_NT) &&
+           (!p->slope || p->form == BT_GEMM_NN);
+}
+
+/* `small`: by the kernel for few rows, or by the reference. */
+static bauta_status check(const bt_cuda_gemm_args *p, bool small,
+                          bauta_error *err)
 {
     bauta_status status;
     if (p->m > INT_MAX / 2 || p->n > INT_MAX / 2 || p->k > INT_MAX / 2)
@@ -61,12 +85,9 @@ static bauta_status check(const bt_cuda_gemm_args *p, bauta_error *err)
     if (p->has_act && p->slope)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a product has an activation or its slope, not both");
-    if (p->has_act && p->form != BT_GEMM_NT)
+    if (!small && !ends_anyhow(p) && !takes_turns(p))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "activations are for products of the form NT");
-    if (p->slope && p->form != BT_GEMM_NN)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "slopes are for products of the form NN");
+                       "no kernel of many rows ends like this product");
     if ((status = check_matrix("a", p->a, p->lda,
                                p->form == BT_GEMM_TN ? p->m : p->k, p->k > 0,
                                err)) ||
@@ -266,6 +287,8 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
         bt_gemm_task t = { 0 };
         deal(&t, &c, &p, multiprocessors);
         double cost = cost_of(&t, shapes[c.tile]);
+        if (takes_turns(&p) && !shapes[c.tile].ping)
+            continue;
         if (can(&t, shapes[c.tile]) &&
             task_bytes(&t, shapes[c.tile]) <= workspace_bytes &&
             (!found || cost < best)) {
@@ -355,6 +378,10 @@ static bauta_status run_large(const bt_gemm_choice *choice,
     if (!can(&t, s))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "tiles of this shape do not add up chunks");
+    t.staged = s.ping && takes_turns(p);
+    if (!t.staged && !ends_anyhow(p))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "tiles of this shape do not end like this");
     if (task_bytes(&t, s)) {
         t.flags = (int *)workspace;
         t.partial = (float *)(memory + BT_GEMM_ZEROS);
@@ -367,6 +394,12 @@ static bauta_status run_large(const bt_gemm_choice *choice,
                         p->ldb, tb ? 64 : s.columns, err);
     if (!status && !p->out_f32)
         status = encode(&t.out, on, "out", p->out, p->m, p->n, p->ldo, 16, err);
+    if (!status && t.staged && p->pre)
+        status =
+            encode(&t.side, on, "pre", p->pre, p->m, p->n, p->ld_pre, 16, err);
+    if (!status && t.staged && p->slope)
+        status = encode(&t.side, on, "slope", p->slope, p->m, p->n, p->ld_slope,
+                        16, err);
     if (!status)
         status = launched(kernels[p->form](choice->tile, &t, stream), err);
     if (!status && t.head < t.chunks && t.part && !t.join)
@@ -382,7 +415,7 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     bt_cuda_device on;
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
-    bauta_status status = p.m && p.n ? check(&p, err) : BAUTA_OK;
+    bauta_status status = p.m && p.n ? check(&p, choice->small, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;
     if (!p.k)
@@ -436,7 +469,7 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
     bt_gemm_choice choice = { 0 };
-    bauta_status status = p.m && p.n ? check(&p, err) : BAUTA_OK;
+    bauta_status status = p.m && p.n ? check(&p, true, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;
     bt_gemm_end end = end_of(&p);

@@ -11,12 +11,17 @@
  *
  *     v = total
  *     v = v + bias[j]                      (bias)
+ *     v = v rounded to bfloat16            (act, slope)
  *     pre[i][j] = v                        (pre, rounded to bfloat16)
  *     v = act(v)                           (act)
  *     v = v * act'(slope[i][j])            (slope)
  *     v = v + residual[i][j]               (residual)
  *     v = out[i][j] + v                    (accumulate)
  *     out[i][j] = v
+ *
+ * where act and act' are those of bt_cuda_act() and bt_cuda_act_backward(): a
+ * product that ends with an activation has the bits of the two operations one
+ * after the other.
  *
  * So an element of the result depends on a row of each operand and on nothing
  * else: not on m and n, on the row's place, on tile shapes, on how many blocks
@@ -73,6 +78,11 @@ typedef struct bt_cuda_gemm_args {
      * be read before they end: weights while nothing trains them. */
     bool b_ready;
 } bt_cuda_gemm_args;
+
+/* Whether the product takes its activation or slope along: few rows, or sums
+ * of one chunk, whose ends other sums hide. Elsewhere two operations are faster
+ * or it is not supported. */
+bool bt_cuda_gemm_fuses(const bt_cuda_gemm_args *product);
 
 /* Memory that lets products of few tiles use the whole GPU: chunks go to
  * different blocks, and totals rest here. Any size is right, also 0; less than

@@ -5,6 +5,7 @@
 #ifndef BT_CUDA_GEMM_END_H
 #define BT_CUDA_GEMM_END_H
 
+#include "backend/cpu/kernels/activations.h"
 #include "backend/cuda/gemm_task.h"
 #include "backend/cuda/hopper.h"
 
@@ -50,10 +51,43 @@ BT_DEVICE float gelu_argument(float x)
     return __fmul_rn(x, __fmaf_rn(0.0713548163f, __fmul_rn(x, x), 1.59576912f));
 }
 
-/* Phi(x): the normal distribution's integral. */
-BT_DEVICE float normal_cdf(float x)
+/* e^(-x^2 / 2) */
+BT_DEVICE float gaussian(float x)
 {
-    return __fmul_rn(0.5f, erfcf(__fmul_rn(x, -0.707106781f)));
+    return exp2_approx(__fmul_rn(__fmul_rn(x, x), -0.721347520f));
+}
+
+/* Phi(x), the normal distribution's integral, for |x| <= 14; see
+ * activations.h. */
+BT_DEVICE float normal_cdf(float x, float bell)
+{
+    float a = fabsf(x), n, d;
+    n = __fmaf_rn(BT_PHI_N4, a, BT_PHI_N3);
+    n = __fmaf_rn(n, a, BT_PHI_N2);
+    n = __fmaf_rn(n, a, BT_PHI_N1);
+    n = __fmaf_rn(n, a, BT_PHI_N0);
+    d = __fmaf_rn(BT_PHI_D5, a, BT_PHI_D4);
+    d = __fmaf_rn(d, a, BT_PHI_D3);
+    d = __fmaf_rn(d, a, BT_PHI_D2);
+    d = __fmaf_rn(d, a, BT_PHI_D1);
+    d = __fmaf_rn(d, a, BT_PHI_D0);
+    float tail = __fmul_rn(__fmul_rn(bell, n), reciprocal(d));
+    return x < 0 ? tail : __fsub_rn(1.0f, tail);
+}
+
+/* NaN stays. */
+BT_DEVICE float gelu_erf(float x)
+{
+    float low = x < -BT_PHI_END ? -BT_PHI_END : x;
+    float c = low > BT_PHI_END ? BT_PHI_END : low;
+    return __fmul_rn(low, normal_cdf(c, gaussian(c)));
+}
+
+BT_DEVICE float gelu_erf_slope(float x)
+{
+    float low = x < -BT_PHI_END ? -BT_PHI_END : x;
+    float c = low > BT_PHI_END ? BT_PHI_END : low, bell = gaussian(c);
+    return __fmaf_rn(__fmul_rn(c, bell), BT_PHI_DENSITY, normal_cdf(c, bell));
 }
 
 BT_DEVICE float act_of(bt_act act, float x)
@@ -62,7 +96,7 @@ BT_DEVICE float act_of(bt_act act, float x)
     case BT_ACT_RELU:
         return x < 0 ? 0.0f : x;
     case BT_ACT_GELU_ERF:
-        return __fmul_rn(x, normal_cdf(x));
+        return gelu_erf(x);
     case BT_ACT_GELU_TANH:
         return __fmul_rn(x, sigmoid(gelu_argument(x)));
     default:
@@ -72,13 +106,13 @@ BT_DEVICE float act_of(bt_act act, float x)
 
 BT_DEVICE float act_slope_of(bt_act act, float x)
 {
-    float s, t, bell;
+    float s, t;
     switch (act) {
     case BT_ACT_RELU:
-        return x > 0 ? 1.0f : 0.0f;
+        s = x <= 0 ? 0.0f : x; // NaN stays
+        return x > 0 ? 1.0f : s;
     case BT_ACT_GELU_ERF:
-        bell = exp2_approx(__fmul_rn(__fmul_rn(x, x), -0.721347520f));
-        return __fmaf_rn(__fmul_rn(x, 0.398942280f), bell, normal_cdf(x));
+        return gelu_erf_slope(x);
     case BT_ACT_GELU_TANH:
         s = sigmoid(gelu_argument(x));
         t = __fmaf_rn(0.214064449f, __fmul_rn(x, x), 1.59576912f);
@@ -193,9 +227,17 @@ BT_DEVICE uint2 end_read(const bt_gemm_end &e, int row, int column, int left)
     return make_uint2(0, 0);
 }
 
+/* As it would be stored before another operation reads it. */
+BT_DEVICE float rounded(float v)
+{
+    return low_bf16(pack_bf16(v, 0.0f));
+}
+
 /* One element's value, from its total on; what is not there is not used. */
 template <int KIND> BT_DEVICE float end_act(float v, float at)
 {
+    if (KIND != KIND_NONE)
+        v = rounded(v);
     if (KIND >= KIND_SLOPE)
         return __fmul_rn(v, act_slope_of((bt_act)(KIND - KIND_SLOPE), at));
     if (KIND >= KIND_ACT)
@@ -254,10 +296,11 @@ BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
         load_bf16<2>(with, e.slope + i * e.ld_slope + j, left);
         for (int x = 0; x < 2; x++)
             v[x] = __fmul_rn(
-                v[x], act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
+                rounded(v[x]),
+                act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
     } else if (e.kind >= KIND_ACT) {
         for (int x = 0; x < 2; x++)
-            v[x] = act_of((bt_act)(e.kind - KIND_ACT), v[x]);
+            v[x] = act_of((bt_act)(e.kind - KIND_ACT), rounded(v[x]));
     }
     if (e.residual) {
         load_bf16<2>(with, e.residual + i * e.ld_residual + j, left);

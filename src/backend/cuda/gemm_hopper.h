@@ -59,6 +59,12 @@ BT_DEVICE void tma_store_matrix(const CUtensorMap *map, int column, int row,
                  : "memory");
 }
 
+/* Wait until all but the latest N groups of stores have been read. */
+template <int N> BT_DEVICE void tma_store_wait_read_but(void)
+{
+    asm volatile("cp.async.bulk.wait_group.read %0;" ::"n"(N) : "memory");
+}
+
 /* ---- products ------------------------------------------------------------ */
 
 #define BT_REGS_4 "%0, %1, %2, %3"

@@ -26,14 +26,21 @@ enum {
     STEP = BT_GEMM_STEP,
     PANEL_COLUMNS = 64,
     BLOCK_BYTES = 64 * 128, /* of 64 rows of an operand, or of a panel */
+    PANEL_BYTES = 16 * 128, /* of a warp's rows and 64 columns of output */
     WARPGROUP = 128,
     LARGE_THREADS = 3 * WARPGROUP,
     TURN = 1, /* the first of two named barriers: a warpgroup's turn */
     SHARED_LIMIT = 232448 - 1024 /* a block's, less what alignment takes */
 };
 
-template <int FORM_, int COLUMNS_, bool PING_> struct large {
-    static constexpr int FORM = FORM_, COLUMNS = COLUMNS_;
+/* How tiles end: like any of them, or with activations or slopes that go by the
+ * copy engine. Kernels of their own, for the compiler orders the products of one
+ * that has all of it one after the other. */
+enum { END_ANY, END_ACT, END_SLOPE };
+
+template <int FORM_, int COLUMNS_, bool PING_, int END_ = END_ANY>
+struct large {
+    static constexpr int FORM = FORM_, COLUMNS = COLUMNS_, END = END_;
     static constexpr bool PING = PING_;
     static constexpr int TA = FORM == BT_GEMM_TN, TB = FORM != BT_GEMM_NT;
     static constexpr int ROWS = BT_GEMM_TILE_ROWS;
@@ -41,13 +48,16 @@ template <int FORM_, int COLUMNS_, bool PING_> struct large {
     static constexpr int A_BYTES = ROWS * STEP * 2;
     static constexpr int B_BYTES = COLUMNS * STEP * 2;
     static constexpr int STAGE_BYTES = A_BYTES + B_BYTES;
-    /* 16 rows of output for each of 8 warps. */
-    static constexpr int WARP_BYTES = 16 * COLUMNS * 2;
+    /* Panels of 16 rows and 64 columns of output for each of 8 warps. */
+    static constexpr int PANELS = COLUMNS / PANEL_COLUMNS;
+    static constexpr int SLOTS = END == END_ANY ? PANELS : 4;
+    static constexpr int WARP_BYTES = SLOTS * PANEL_BYTES;
     static constexpr int OUT_BYTES = 8 * WARP_BYTES;
     static constexpr int STAGES =
-        (SHARED_LIMIT - 256 - OUT_BYTES) / STAGE_BYTES;
+        (SHARED_LIMIT - 512 - OUT_BYTES) / STAGE_BYTES;
+    /* Barriers: two for a stage, one for each slot that slopes are read to. */
     static constexpr int SHARED =
-        1024 + STAGES * STAGE_BYTES + OUT_BYTES + 16 * STAGES;
+        1024 + STAGES * STAGE_BYTES + OUT_BYTES + 16 * STAGES + 8 * 8 * SLOTS;
     static constexpr int USERS = PING ? 4 : 8; /* warps that read a stage */
     static constexpr int SUMS = COLUMNS / 2;   /* registers of 64 rows */
     /* Sums of 16 rows as the registers of a warp hold them: so many times 32
@@ -354,7 +364,7 @@ template <class C, bool ADD>
 BT_DEVICE void store_plain_f32(const bt_gemm_task &t, const float *sum, int row,
                                int column, int lane)
 {
-    constexpr int BATCH = 8;
+    constexpr int BATCH = C::PING && ADD ? 2 : 8;
     float *out = (float *)t.end.out + (size_t)(row + lane / 4) * t.end.ldo +
                  column + lane % 4 * 2;
     float *down = out + 8 * t.end.ldo;
@@ -389,8 +399,24 @@ BT_DEVICE void store_plain_f32(const bt_gemm_task &t, const float *sum, int row,
     }
 }
 
+/* Shared memory of a warp for the end of its 16 rows: panels of 64 columns,
+ * swizzled. */
+typedef struct end_memory {
+    uint8_t *tile;
+    uint64_t *loaded; /* slopes are in a slot */
+    uint32_t turn;    /* panels so far */
+} end_memory;
+
+/* Where a lane has its part of a panel's j-th 16 columns. */
+BT_DEVICE uint8_t *fragment_at(uint8_t *panel, int j, int lane)
+{
+    int in = lane % 16, part = j * 2 + lane / 16;
+    return panel + in * 128 + ((part ^ in % 8) << 4);
+}
+
 /* In bfloat16, by way of shared memory and the copy engine, which leaves out
- * what lies beyond m and n; n is a multiple of 8, for it writes 16 bytes. */
+ * what lies beyond m and n. It writes 16 bytes at a time, so n is a multiple of
+ * 8, or all columns of the tile are there. */
 template <class C>
 BT_DEVICE void store_plain_bf16(const bt_gemm_task &t, const float *sum,
                                 uint8_t *out, int row, int column, int lane)
@@ -428,21 +454,184 @@ BT_DEVICE void store_plain_bf16(const bt_gemm_task &t, const float *sum,
                     two[x * 2 + 1] = pack_bf16(v[2], v[3]);
                 }
             }
-            int in = lane % 16, part = j % 4 * 2 + lane / 16;
-            store_fragment(
-                out + j / 4 * 2048 + in * 128 + ((part ^ in % 8) << 4), two);
+            store_fragment(fragment_at(out + j / 4 * PANEL_BYTES, j % 4, lane),
+                           two);
         }
     }
     fence_proxy_async();
     __syncwarp();
     if (lane == 0) {
 #pragma unroll
-        for (int p = 0; p < C::COLUMNS / PANEL_COLUMNS; p++)
+        for (int p = 0; p < C::PANELS; p++)
             tma_store_matrix(&t.out, column + p * PANEL_COLUMNS, row,
-                             out + p * 2048);
+                             out + p * PANEL_BYTES);
         tma_store_commit();
     }
 }
+
+/* ---- ends with activations and slopes -------------------------------------
+ */
+
+/* A warpgroup that takes turns has as long for the end of its tile as the other
+ * one multiplies. So what the end reads is asked for before the warpgroup's own
+ * products, and panels go through a ring of slots. Panel i of a tile has rows
+ * of the block i / PANELS and columns from i % PANELS * 64 on. */
+
+/* The bias of the tile's columns: two to a lane for each panel. Where there is
+ * none it is -0, which changes no bit of what it is added to. */
+template <class C>
+BT_DEVICE void bias_ask(uint32_t *bias, const bt_gemm_end &e, int column,
+                        int lane)
+{
+#pragma unroll
+    for (int p = 0; p < C::PANELS; p++) {
+        int c = column + p * PANEL_COLUMNS + lane * 2;
+        bias[p] = 0x80008000u;
+        if (e.bias && c < e.n)
+            bias[p] = *(const uint32_t *)(e.bias + c);
+    }
+}
+
+/* Activations and, if they are wanted, what they are applied to: two slots
+ * while the two before are stored. */
+template <class C, bt_act ACT>
+BT_DEVICE void store_act(const bt_gemm_task &t, const float (*sum)[C::SUMS],
+                         const uint32_t *bias, end_memory *m, int row,
+                         int column, int lane)
+{
+#pragma unroll
+    for (int i = 0; i < C::PANELS * C::BLOCKS; i++) {
+        uint8_t *before = m->tile + m->turn++ % 2 * 2 * PANEL_BYTES;
+        uint8_t *after = before + PANEL_BYTES;
+        if (lane == 0)
+            tma_store_wait_read_but<1>();
+        __syncwarp();
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const float *v = &sum[i / C::PANELS][(i % C::PANELS * 4 + j) * 8];
+            uint32_t two[4], act[4];
+#pragma unroll
+            for (int x = 0; x < 4; x++) {
+                uint32_t add = __shfl_sync(0xffffffffu, bias[i % C::PANELS],
+                                           j * 8 + x / 2 * 4 + lane % 4);
+                two[x] = pack_bf16(__fadd_rn(v[x * 2], low_bf16(add)),
+                                   __fadd_rn(v[x * 2 + 1], high_bf16(add)));
+                act[x] = pack_bf16(act_of(ACT, low_bf16(two[x])),
+                                   act_of(ACT, high_bf16(two[x])));
+            }
+            if (t.end.pre)
+                store_fragment(fragment_at(before, j, lane), two);
+            store_fragment(fragment_at(after, j, lane), act);
+        }
+        fence_proxy_async();
+        __syncwarp();
+        if (lane == 0) {
+            int c = column + i % C::PANELS * PANEL_COLUMNS;
+            int r = row + i / C::PANELS * 64;
+            if (t.end.pre)
+                tma_store_matrix(&t.side, c, r, before);
+            tma_store_matrix(&t.out, c, r, after);
+            tma_store_commit();
+        }
+    }
+}
+
+/* Let the copy engine fetch the slopes of a panel. */
+template <class C>
+BT_DEVICE void slope_ask(const bt_gemm_task &t, const end_memory *m, int i,
+                         int row, int column)
+{
+    uint32_t slot = (m->turn + i) % C::SLOTS;
+    barrier_arrive_expect(&m->loaded[slot], PANEL_BYTES);
+    tma_load_matrix(m->tile + slot * PANEL_BYTES, &t.side,
+                    column + i % C::PANELS * PANEL_COLUMNS,
+                    row + i / C::PANELS * 64, &m->loaded[slot]);
+}
+
+/* Those of the tile's first panels, when all that was stored has been read. */
+template <class C>
+BT_DEVICE void slope_begin(const bt_gemm_task &t, const end_memory *m, int row,
+                           int column, int lane)
+{
+    if (lane)
+        return;
+    tma_store_wait_read();
+#pragma unroll
+    for (int i = 0; i < C::SLOTS - 1; i++)
+        slope_ask<C>(t, m, i, row, column);
+}
+
+/* Results lie where their slopes were. The slot of the panel before is free
+ * once that has been read. */
+template <class C, bt_act ACT>
+BT_DEVICE void store_slope(const bt_gemm_task &t, const float (*sum)[C::SUMS],
+                           end_memory *m, int row, int column, int lane)
+{
+    constexpr int COUNT = C::PANELS * C::BLOCKS, AHEAD = C::SLOTS - 1;
+#pragma unroll
+    for (int i = 0; i < COUNT; i++) {
+        uint32_t at = m->turn + i, slot = at % C::SLOTS;
+        uint8_t *panel = m->tile + slot * PANEL_BYTES;
+        barrier_wait(&m->loaded[slot], at / C::SLOTS & 1);
+#pragma unroll
+        for (int j = 0; j < 4; j += 2) {
+            // Two at a time: one hides how long the steps of the other take.
+            const float *v = &sum[i / C::PANELS][(i % C::PANELS * 4 + j) * 8];
+            uint32_t x[8];
+            load_fragment(x, fragment_at(panel, j, lane));
+            load_fragment(x + 4, fragment_at(panel, j + 1, lane));
+#pragma unroll
+            for (int y = 0; y < 8; y++)
+                x[y] = pack_bf16(
+                    __fmul_rn(rounded(v[y * 2]),
+                              act_slope_of(ACT, low_bf16(x[y]))),
+                    __fmul_rn(rounded(v[y * 2 + 1]),
+                              act_slope_of(ACT, high_bf16(x[y]))));
+            store_fragment(fragment_at(panel, j, lane), x);
+            store_fragment(fragment_at(panel, j + 1, lane), x + 4);
+        }
+        fence_proxy_async();
+        __syncwarp();
+        if (lane == 0) {
+            tma_store_matrix(&t.out, column + i % C::PANELS * PANEL_COLUMNS,
+                             row + i / C::PANELS * 64, panel);
+            tma_store_commit();
+            if (i + AHEAD < COUNT) {
+                tma_store_wait_read_but<1>();
+                slope_ask<C>(t, m, i + AHEAD, row, column);
+            }
+        }
+    }
+    m->turn += COUNT;
+}
+
+/* The end of a warp's rows of a tile, from `row` on and 64 further down. */
+template <class C>
+BT_DEVICE void finish_staged(const bt_gemm_task &t, const float (*sum)[C::SUMS],
+                             const uint32_t *bias, end_memory *m, int row,
+                             int column, int lane)
+{
+    constexpr bt_act RELU = BT_ACT_RELU, ERF = BT_ACT_GELU_ERF,
+                     TANH = BT_ACT_GELU_TANH;
+    if constexpr (C::END == END_ACT) {
+        if (t.end.kind == KIND_ACT + RELU)
+            store_act<C, RELU>(t, sum, bias, m, row, column, lane);
+        else if (t.end.kind == KIND_ACT + ERF)
+            store_act<C, ERF>(t, sum, bias, m, row, column, lane);
+        else
+            store_act<C, TANH>(t, sum, bias, m, row, column, lane);
+    } else {
+        if (t.end.kind == KIND_SLOPE + RELU)
+            store_slope<C, RELU>(t, sum, m, row, column, lane);
+        else if (t.end.kind == KIND_SLOPE + ERF)
+            store_slope<C, ERF>(t, sum, m, row, column, lane);
+        else
+            store_slope<C, TANH>(t, sum, m, row, column, lane);
+    }
+}
+
+/* ---- any end ---------------------------------------------------------------
+ */
 
 /* 16 rows of sums in shared memory, PARTS times four columns: eight lanes have
  * a row, four rows at a time. All of them lie inside the result, so that what
@@ -566,11 +755,12 @@ BT_DEVICE void finish(const bt_gemm_task &t, const unit &u, float *sum,
     if (u.part >= 0 && !join_partial<C>(t, u, sum, in, lane))
         return;
     bool plain = !e.kind && !e.pre && !e.residual;
-    if (plain && !e.out_f32 && e.n % 8 == 0)
+    if (plain && !e.out_f32 && (e.n % 8 == 0 || column + C::COLUMNS <= e.n))
         store_plain_bf16<C>(t, sum, out, row, column, lane);
     else if (plain && e.out_f32 && !e.bias && !e.accumulate && e.n % 2 == 0)
         store_plain_f32<C, false>(t, sum, row, column, lane);
-    else if (!C::PING && plain && e.out_f32 && !e.bias && e.n % 2 == 0)
+    else if ((!C::PING || C::FORM == BT_GEMM_TN) && plain && e.out_f32 &&
+             !e.bias && e.n % 2 == 0)
         store_plain_f32<C, true>(t, sum, row, column, lane);
     else
         store_any<C>(t, sum, out, row, column, lane);
@@ -583,7 +773,7 @@ BT_DEVICE void finish(const bt_gemm_task &t, const unit &u, float *sum,
  * bit of what is added to it. */
 template <class C>
 BT_DEVICE void consume_together(const bt_gemm_task &t, const uint8_t *stages,
-                                uint8_t *out, uint64_t *full, uint64_t *empty)
+                                end_memory *m, uint64_t *full, uint64_t *empty)
 {
     int group = threadIdx.x / WARPGROUP - 1;
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
@@ -601,7 +791,7 @@ BT_DEVICE void consume_together(const bt_gemm_task &t, const uint8_t *stages,
             for (int x = 0; x < C::SUMS; x++)
                 total[x] = __fadd_rn(total[x], sum[0][x]);
         }
-        finish<C>(t, u, total, out, warp * 16, lane);
+        finish<C>(t, u, total, m->tile, warp * 16, lane);
     }
 }
 
@@ -609,7 +799,7 @@ BT_DEVICE void consume_together(const bt_gemm_task &t, const uint8_t *stages,
  * ring from the next, so none may run ahead. */
 template <class C>
 BT_DEVICE void consume_in_turns(const bt_gemm_task &t, const uint8_t *stages,
-                                uint8_t *out, uint64_t *full, uint64_t *empty)
+                                end_memory *m, uint64_t *full, uint64_t *empty)
 {
     int group = threadIdx.x / WARPGROUP - 1;
     int warp = threadIdx.x / 32 - 4, lane = threadIdx.x % 32;
@@ -623,12 +813,23 @@ BT_DEVICE void consume_in_turns(const bt_gemm_task &t, const uint8_t *stages,
             continue;
         }
         bool more = unit_at(t, i + 1, &next);
+        int row = u.row * C::ROWS + warp % 4 * 16;
+        int column = u.column * C::COLUMNS;
+        uint32_t bias[C::PANELS];
+        if constexpr (C::END == END_ACT)
+            bias_ask<C>(bias, t.end, column, lane);
+        if constexpr (C::END == END_SLOPE)
+            slope_begin<C>(t, m, row, column, lane);
         if (i)
             named_sync(TURN + group, 2 * WARPGROUP);
         multiply<C>(sum, steps, more, stages, full, empty, &s, group, lane);
+        if constexpr (C::END != END_ANY)
+            finish_staged<C>(t, sum, bias, m, row, column, lane);
+        else
 #pragma unroll
-        for (int block = 0; block < C::BLOCKS; block++)
-            finish<C>(t, u, sum[block], out, warp % 4 * 16 + block * 64, lane);
+            for (int block = 0; block < C::BLOCKS; block++)
+                finish<C>(t, u, sum[block], m->tile,
+                          warp % 4 * 16 + block * 64, lane);
     }
 }
 
@@ -640,13 +841,15 @@ __global__ void __launch_bounds__(LARGE_THREADS, 1)
     uint8_t *stages = memory + (1024 - shared_address(memory) % 1024) % 1024;
     uint8_t *out = stages + C::STAGES * C::STAGE_BYTES;
     uint64_t *full = (uint64_t *)(out + C::OUT_BYTES);
-    uint64_t *empty = full + C::STAGES;
+    uint64_t *empty = full + C::STAGES, *loaded = empty + C::STAGES;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < C::STAGES; i++) {
             barrier_init(&full[i], 1);
             barrier_init(&empty[i], C::USERS);
         }
+        for (int i = 0; i < 8 * C::SLOTS; i++)
+            barrier_init(&loaded[i], 1);
         barrier_init_done();
     }
     __syncthreads();
@@ -657,11 +860,13 @@ __global__ void __launch_bounds__(LARGE_THREADS, 1)
             produce<C>(t, stages, full, empty);
     } else {
         setmaxnreg_inc<240>();
-        out += (threadIdx.x / 32 - 4) * C::WARP_BYTES;
+        int warp = threadIdx.x / 32 - 4;
+        end_memory m = { out + warp * C::WARP_BYTES,
+                         loaded + warp * C::SLOTS, 0 };
         if constexpr (C::PING)
-            consume_in_turns<C>(t, stages, out, full, empty);
+            consume_in_turns<C>(t, stages, &m, full, empty);
         else
-            consume_together<C>(t, stages, out, full, empty);
+            consume_together<C>(t, stages, &m, full, empty);
         if (threadIdx.x % 32 == 0)
             tma_store_wait();
     }
@@ -672,6 +877,21 @@ static cudaError_t large_launch(const bt_gemm_task *task, cudaStream_t stream)
 {
     return launch_kernel(gemm_large<C>, (unsigned)task->workers, LARGE_THREADS,
                          C::SHARED, BT_START_AFTER, stream, *task);
+}
+
+/* The kernel that ends as the task says. */
+template <int FORM, int COLUMNS, bool PING>
+static cudaError_t large_launch_any(const bt_gemm_task *task,
+                                    cudaStream_t stream)
+{
+    if constexpr (PING && FORM != BT_GEMM_TN)
+        if (task->staged)
+            return task->end.slope
+                       ? large_launch<large<FORM, COLUMNS, PING, END_SLOPE>>(
+                             task, stream)
+                       : large_launch<large<FORM, COLUMNS, PING, END_ACT>>(
+                             task, stream);
+    return large_launch<large<FORM, COLUMNS, PING>>(task, stream);
 }
 
 #endif

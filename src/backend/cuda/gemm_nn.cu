@@ -5,9 +5,9 @@
 extern "C" int bt_gemm_large_nn(bt_gemm_tile tile, const bt_gemm_task *task,
                                 void *stream)
 {
-#define LAUNCH(name, ...)                                    \
-    case BT_GEMM_##name:                                     \
-        return large_launch<large<BT_GEMM_NN, __VA_ARGS__>>( \
+#define LAUNCH(name, ...)                              \
+    case BT_GEMM_##name:                               \
+        return large_launch_any<BT_GEMM_NN, __VA_ARGS__>( \
             task, (cudaStream_t)stream);
     switch (tile) {
         BT_GEMM_TILES(LAUNCH)

@@ -38,6 +38,7 @@ typedef struct bt_gemm_end {
  * them. With `join` a tile's first worker adds them, else the merge kernel. */
 typedef struct bt_gemm_task {
     CUtensorMap a, b, out;
+    CUtensorMap side; /* pre, which is written, or slope, which is read */
     bt_gemm_end end;
     float *partial;
     int *flags; /* (part, tile rows / 16, BT_GEMM_JOINED): 0 in between */
@@ -45,6 +46,7 @@ typedef struct bt_gemm_task {
     int tiles_m, tiles_n, group;    /* see tile_at() */
     int workers, whole, part, head;
     bool join;
+    bool staged; /* activations and slopes go by way of `side` */
 } bt_gemm_task;
 
 /* Shapes of tiles: columns, ping pong. All give the same bits. Ping pong is for

@@ -264,7 +264,10 @@ static bauta_status write_check(const bt_cuda_stream *stream,
                                 const bt_kv_write_args *args,
                                 const bt_kv_pool *pool, bauta_error *err)
 {
-    BT_CUDA_NEED_SAME(stream, err, kv_write, args->k, args->v);
+    BT_CUDA_NEED_SAME(stream, err, kv_write, args->k, args->v, args->q,
+                      args->q_out);
+    BT_CUDA_NEED_F32(stream, err, kv_write, args->frequencies);
+    BT_CUDA_NEED_HERE(stream, err, kv_write, args->positions);
     if (pool->dtype != args->k->dtype)
         return bt_fail(
             err, BAUTA_ERR_ARGUMENT, "kv_write: keys of %s for pages of %s",
@@ -272,6 +275,10 @@ static bauta_status write_check(const bt_cuda_stream *stream,
     if (pool->dtype != BAUTA_FLOAT32 &&
         pool->shape.head_dim != pool->shape.value_dim)
         return bt_unsupported(&stream->base, BT_OP_kv_write, pool->dtype, err);
+    if (args->q && pool->shape.head_dim != pool->shape.value_dim)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "kv_write: rotated heads of %zu with values of %zu",
+                       pool->shape.head_dim, pool->shape.value_dim);
     return BAUTA_OK;
 }
 
@@ -290,15 +297,20 @@ bauta_status bt_cuda_op_kv_write(bt_cuda_stream *stream,
             bt_cuda_kv_step_of(stream, &step, args->batch, args->layer, err);
     if (status)
         return status;
-    if (step->rows > k->rows)
+    if (step->rows > k->rows || (args->q && step->rows != args->q->rows))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "kv_write: %zu rows for sequences of %zu", k->rows,
                        step->rows);
     bt_cuda_kv_write_args own = {
         .dtype = k->dtype,
         .rows = step->rows,
+        .heads = args->q ? args->heads : 0,
         .kv_heads = s->kv_heads,
         .dim = s->head_dim,
+        .positions = bt_cuda_address(args->positions),
+        .frequencies = bt_cuda_address(args->frequencies),
+        .q = bt_cuda_read(args->q),
+        .q_out = bt_cuda_write(args->q_out),
         .k = bt_cuda_read(k),
         .v = bt_cuda_read(v),
         .pages = bt_cuda_kv_write_pages(step->base, s, pool->dtype),

@@ -14,12 +14,15 @@
 
 #include <string.h>
 
-/* out = a b + bias, with `add` plus what out holds. */
+/* out = a b + bias, with `add` plus what out holds, with `has_act` its
+ * activation, or with a slope times act' of that. */
 typedef struct linear_product {
     bt_op op; /* for error messages */
     bt_gemm_form form;
     const bt_tensor *a, *b, *bias, *out;
-    bool add;
+    bool add, has_act;
+    bt_act act;
+    const bt_tensor *pre, *slope; /* or NULL */
 } linear_product;
 
 static size_t terms(const linear_product *p)
@@ -126,18 +129,11 @@ static bauta_status workspace(bt_cuda_stream *stream,
     return status;
 }
 
-static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
-                             bauta_error *err)
+static bt_cuda_gemm_args gemm_of(const linear_product *p,
+                                 const padded_matrix *all)
 {
     bool out_f32 = p->out->dtype == BAUTA_FLOAT32;
-    padded_matrix all[MATRICES] = { [A] = padded_of(p->a),
-                                    [B] = padded_of(p->b),
-                                    [BIAS] = padded_of(p->bias),
-                                    [OUT] = padded_of(p->out) };
-    bauta_status status = pad(stream, all, p->add, err);
-    if (status)
-        return status;
-    bt_cuda_gemm_args args = {
+    return (bt_cuda_gemm_args){
         .form = p->form,
         .m = p->out->rows,
         .n = p->out->columns,
@@ -152,9 +148,29 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
         .accumulate = p->add && out_f32,
         .bias = all[BIAS].at,
         .residual = p->add && !out_f32 ? all[OUT].at : NULL,
-        // A step writes no weights, and outside of one the optimizer may.
-        .b_ready = bt_cuda_stepping(stream->queue) && !all[B].bytes,
+        .has_act = p->has_act,
+        .act = p->act,
+        .pre = bt_cuda_address(p->pre),
+        .ld_pre = p->pre ? p->pre->stride : 0,
+        .slope = bt_cuda_address(p->slope),
+        .ld_slope = p->slope ? p->slope->stride : 0,
     };
+}
+
+static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
+                             bauta_error *err)
+{
+    padded_matrix all[MATRICES] = { [A] = padded_of(p->a),
+                                    [B] = padded_of(p->b),
+                                    [BIAS] = padded_of(p->bias),
+                                    [OUT] = padded_of(p->out) };
+    bauta_status status = pad(stream, all, p->add, err);
+    if (status)
+        return status;
+    bt_cuda_gemm_args args = gemm_of(p, all);
+    // A step writes no weights, and outside of one the optimizer may.
+    args.b_ready = p->op == BT_OP_linear && !all[B].bytes &&
+                   bt_cuda_stepping(stream->queue);
     status = workspace(stream, &args, err);
     if (!status)
         status = bt_cuda_gemm(&args, stream->products.memory,
@@ -240,6 +256,53 @@ static size_t merge(const bt_linear_args *args, size_t first, bt_tensor *w,
     return count;
 }
 
+/* Whether the product's kernel carries out its activation or slope: fast, and
+ * with matrices that need no copies. */
+static bool ends_in_product(const linear_product *p)
+{
+    const bt_tensor *const sides[] = { p->out, p->pre, p->slope };
+    padded_matrix all[MATRICES] = { [OUT] = padded_of(p->out) };
+    bt_cuda_gemm_args args = gemm_of(p, all);
+    if (p->a->dtype != BAUTA_BFLOAT16 || p->out->dtype != BAUTA_BFLOAT16)
+        return false;
+    for (size_t i = 0; i < BT_LEN(sides); i++)
+        if (sides[i] && padded_of(sides[i]).bytes)
+            return false;
+    return bt_cuda_gemm_fuses(&args);
+}
+
+/* A layer and its activation. */
+static bauta_status run_act(bt_cuda_stream *stream, linear_product *p,
+                            bauta_error *err)
+{
+    BT_CUDA_NEED_SAME(stream, err, linear, p->a, p->out, p->pre);
+    if (ends_in_product(p))
+        return run(stream, p, err);
+    linear_product plain = *p;
+    plain.has_act = false;
+    plain.pre = NULL;
+    plain.out = p->pre ? p->pre : p->out;
+    bauta_status status = run(stream, &plain, err);
+    bt_act_args args = { p->act, plain.out, NULL, p->out };
+    return status ? status : bt_cuda_op_act(stream, &args, err);
+}
+
+/* A gradient and the slope of an activation. */
+static bauta_status run_slope(bt_cuda_stream *stream, linear_product *p,
+                              bauta_error *err)
+{
+    BT_CUDA_NEED_SAME(stream, err, linear_dx, p->a, p->out, p->slope);
+    if (ends_in_product(p))
+        return run(stream, p, err);
+    linear_product plain = *p;
+    plain.slope = NULL;
+    bauta_status status = run(stream, &plain, err);
+    bt_act_grad_args args = {
+        .act = p->act, .x = p->slope, .dy = p->out, .dx = p->out
+    };
+    return status ? status : bt_cuda_op_act_grad(stream, &args, err);
+}
+
 bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
                                const bt_linear_args *args, bauta_error *err)
 {
@@ -253,8 +316,12 @@ bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
                              .a = args->x,
                              .b = &w,
                              .bias = given ? &bias : NULL,
-                             .out = &y };
-        status = run(stream, &p, err);
+                             .out = &y,
+                             .has_act = args->has_act,
+                             .act = args->act,
+                             .pre = args->pre };
+        status =
+            args->has_act ? run_act(stream, &p, err) : run(stream, &p, err);
     }
     return status;
 }
@@ -268,8 +335,10 @@ bauta_status bt_cuda_op_linear_dx(bt_cuda_stream *stream,
                          .a = args->dy,
                          .b = args->w,
                          .out = args->dx,
-                         .add = args->add };
-    return run(stream, &p, err);
+                         .add = args->add,
+                         .act = args->act,
+                         .slope = args->slope };
+    return args->slope ? run_slope(stream, &p, err) : run(stream, &p, err);
 }
 
 bauta_status bt_cuda_op_linear_dw(bt_cuda_stream *stream,

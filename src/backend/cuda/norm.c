@@ -5,7 +5,8 @@
 bauta_status bt_cuda_op_norm(bt_cuda_stream *stream, const bt_norm_args *args,
                              bauta_error *err)
 {
-    BT_CUDA_NEED_SAME(stream, err, norm, args->x, args->y);
+    BT_CUDA_NEED_SAME(stream, err, norm, args->x, args->y, args->residual,
+                      args->sum);
     BT_CUDA_NEED_F32(stream, err, norm, args->mean);
     BT_CUDA_NEED_F32(stream, err, norm, args->scale);
     BT_CUDA_NEED_SAME(stream, err, norm, args->gain, args->bias);
@@ -17,6 +18,8 @@ bauta_status bt_cuda_op_norm(bt_cuda_stream *stream, const bt_norm_args *args,
                               .width = args->x->columns / args->heads,
                               .epsilon = args->epsilon,
                               .x = bt_cuda_read(args->x),
+                              .residual = bt_cuda_read(args->residual),
+                              .sum = bt_cuda_write(args->sum),
                               .y = bt_cuda_write(args->y),
                               .gain = bt_cuda_address(args->gain),
                               .bias = bt_cuda_address(args->bias),

@@ -64,6 +64,15 @@ bauta_status bt_cuda_scale(size_t rows, size_t columns, bt_cuda_out to,
 bauta_status bt_cuda_add(size_t rows, size_t columns, bauta_dtype dtype,
                          bt_cuda_out to, bt_cuda_in a, bt_cuda_in b,
                          void *stream, bauta_error *err);
+/* to = cap * tanh(x / cap); and dx = dy * (1 - (y / cap)^2), or that is added.
+ * to may be x, and dx may be dy. */
+bauta_status bt_cuda_softcap(size_t rows, size_t columns, bauta_dtype dtype,
+                             bt_cuda_out to, bt_cuda_in x, float cap,
+                             void *stream, bauta_error *err);
+bauta_status bt_cuda_softcap_grad(size_t rows, size_t columns,
+                                  bauta_dtype dtype, bt_cuda_out dx,
+                                  bt_cuda_in y, bt_cuda_in dy, float cap,
+                                  bool add, void *stream, bauta_error *err);
 bauta_status bt_cuda_fill(size_t rows, size_t columns, bauta_dtype dtype,
                           bt_cuda_out to, float value, void *stream,
                           bauta_error *err);

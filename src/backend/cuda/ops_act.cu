@@ -3,53 +3,15 @@
  * eight elements; see ops_device.h.
  *
  * float32 uses the CPU's functions (activations.h). They take some forty steps,
- * which memory does not hide for bfloat16. There SiLU and GELU by tanh are those
- * of the products' epilogue (gemm_end.h), and GELU by erf is the CPU's formula,
- * all with ex2.approx and rcp.approx. */
+ * which memory does not hide for bfloat16. There they are those of the products'
+ * end (gemm_end.h), with ex2.approx and rcp.approx, so that a product which ends
+ * with an activation has the same bits. */
 #include "backend/cuda/ops_device.h"
 
 #include "backend/cuda/gemm_end.h"
 
-/* Phi(x) for |x| <= 14; see activations.h. */
-BT_DEVICE float fast_cdf(float x, float bell)
-{
-    float a = fabsf(x), n, d;
-    n = fmaf(BT_PHI_N4, a, BT_PHI_N3);
-    n = fmaf(n, a, BT_PHI_N2);
-    n = fmaf(n, a, BT_PHI_N1);
-    n = fmaf(n, a, BT_PHI_N0);
-    d = fmaf(BT_PHI_D5, a, BT_PHI_D4);
-    d = fmaf(d, a, BT_PHI_D3);
-    d = fmaf(d, a, BT_PHI_D2);
-    d = fmaf(d, a, BT_PHI_D1);
-    d = fmaf(d, a, BT_PHI_D0);
-    float tail = bell * n * reciprocal(d);
-    return x < 0 ? tail : 1.0f - tail;
-}
-
-/* e^(-x^2 / 2) */
-BT_DEVICE float fast_bell(float x)
-{
-    return exp2_approx(x * x * -0.721347520f);
-}
-
-BT_DEVICE float fast_gelu_erf(float x)
-{
-    float low = x < -BT_PHI_END ? -BT_PHI_END : x;
-    float c = low > BT_PHI_END ? BT_PHI_END : low;
-    return low * fast_cdf(c, fast_bell(c));
-}
-
-BT_DEVICE float fast_gelu_erf_grad(float x)
-{
-    float c = bt_clamp(x, -BT_PHI_END, BT_PHI_END), bell = fast_bell(c);
-    return fmaf(c * bell, BT_PHI_DENSITY, fast_cdf(c, bell));
-}
-
 template <class T, bt_act ACT> BT_DEVICE float value_of(float x)
 {
-    if (sizeof(T) == sizeof(bf16) && ACT == BT_ACT_GELU_ERF)
-        return fast_gelu_erf(x);
     if (sizeof(T) == sizeof(bf16))
         return act_of(ACT, x);
     return ACT == BT_ACT_RELU        ? bt_relu(x)
@@ -62,8 +24,6 @@ template <class T, bt_act ACT> BT_DEVICE float derivative_of(float x)
 {
     if (ACT == BT_ACT_RELU)
         return bt_relu_grad(x);
-    if (sizeof(T) == sizeof(bf16) && ACT == BT_ACT_GELU_ERF)
-        return fast_gelu_erf_grad(x);
     if (sizeof(T) == sizeof(bf16))
         return act_slope_of(ACT, x);
     return ACT == BT_ACT_GELU_ERF    ? bt_gelu_erf_grad(x)

@@ -36,6 +36,7 @@ extern "C" {
 #define inline inline __host__ __device__
 #include "backend/cpu/kernels/activations.h"
 #include "backend/cpu/kernels/cos_sin.h"
+#include "backend/cpu/kernels/tanh.h"
 #undef inline
 
 typedef uint16_t bf16;

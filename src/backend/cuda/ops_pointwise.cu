@@ -183,6 +183,121 @@ bauta_status bt_cuda_add(size_t rows, size_t columns, bauta_dtype dtype,
                            : add_as<bf16>(l, to, a, b, stream, err);
 }
 
+/* ---- softcap ------------------------------------------------------------- */
+
+/* to = cap * tanh(x / cap), as the CPU computes it. */
+template <class T> struct softcap_f {
+    matrix<T> to;
+    matrix<const T> x;
+    float cap;
+    static const int unit = 8;
+    struct held {
+        octet<T> x;
+    };
+
+    __device__ __forceinline__ void load(held &h, place8 p, bool wide) const
+    {
+        h.x = read8(at8(x, p), p.left, wide);
+    }
+
+    __device__ __forceinline__ void store(held &h, place8 p, bool wide) const
+    {
+        float v[8];
+        unpack8(v, h.x);
+#pragma unroll
+        for (int i = 0; i < 8; i++)
+            v[i] = cap * bt_tanh(v[i] / cap);
+        store8(at8(to, p), v, p.left, wide);
+    }
+};
+
+/* dx = dy * (1 - (y / cap)^2), or that is added. */
+template <class T> struct softcap_grad_f {
+    matrix<T> dx;
+    matrix<const T> y, dy;
+    float cap;
+    bool add;
+    static const int unit = 8;
+    struct held {
+        octet<T> y, dy, dx;
+    };
+
+    __device__ __forceinline__ void load(held &h, place8 p, bool wide) const
+    {
+        h.y = read8(at8(y, p), p.left, wide);
+        h.dy = read8(at8(dy, p), p.left, wide);
+        if (add)
+            h.dx = read8(at8(dx, p), p.left, wide);
+    }
+
+    __device__ __forceinline__ void store(held &h, place8 p, bool wide) const
+    {
+        float v[8], w[8], old[8];
+        unpack8(v, h.y);
+        unpack8(w, h.dy);
+        if (add)
+            unpack8(old, h.dx);
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            float t = v[i] / cap, d = w[i] * fmaf(-t, t, 1.0f);
+            v[i] = add ? old[i] + d : d;
+        }
+        store8(at8(dx, p), v, p.left, wide);
+    }
+};
+
+template <class T>
+static bauta_status softcap_as(layout8 l, bt_cuda_out to, bt_cuda_in x,
+                               float cap, void *stream, bauta_error *err)
+{
+    softcap_f<T> f = { matrix_of<T>(to, l.columns), matrix_of<T>(x, l.columns),
+                       cap };
+    return run_each8("softcap", f, l, stream, err);
+}
+
+template <class T>
+static bauta_status softcap_grad_as(layout8 l, bt_cuda_out dx, bt_cuda_in y,
+                                    bt_cuda_in dy, float cap, bool add,
+                                    void *stream, bauta_error *err)
+{
+    softcap_grad_f<T> f = { matrix_of<T>(dx, l.columns),
+                            matrix_of<T>(y, l.columns),
+                            matrix_of<T>(dy, l.columns), cap, add };
+    return run_each8("softcap_grad", f, l, stream, err);
+}
+
+bauta_status bt_cuda_softcap(size_t rows, size_t columns, bauta_dtype dtype,
+                             bt_cuda_out to, bt_cuda_in x, float cap,
+                             void *stream, bauta_error *err)
+{
+    bauta_status status = check_dtype("softcap", dtype, err);
+    if (status)
+        return status;
+    layout8 l = layout_of(rows, columns);
+    layout_add(&l, to.data, to.stride, dtype);
+    layout_add(&l, x.data, x.stride, dtype);
+    return dtype == BAUTA_FLOAT32
+               ? softcap_as<float>(l, to, x, cap, stream, err)
+               : softcap_as<bf16>(l, to, x, cap, stream, err);
+}
+
+bauta_status bt_cuda_softcap_grad(size_t rows, size_t columns,
+                                  bauta_dtype dtype, bt_cuda_out dx,
+                                  bt_cuda_in y, bt_cuda_in dy, float cap,
+                                  bool add, void *stream, bauta_error *err)
+{
+    bauta_status status = check_dtype("softcap_grad", dtype, err);
+    if (status)
+        return status;
+    layout8 l = layout_of(rows, columns);
+    layout_add(&l, dx.data, dx.stride, dtype);
+    layout_add(&l, y.data, y.stride, dtype);
+    layout_add(&l, dy.data, dy.stride, dtype);
+    return dtype == BAUTA_FLOAT32
+               ? softcap_grad_as<float>(l, dx, y, dy, cap, add, stream, err)
+               : softcap_grad_as<bf16>(l, dx, y, dy, cap, add, stream, err);
+}
+
 /* ---- fill ---------------------------------------------------------------- */
 
 template <class T> struct fill_f {

@@ -22,7 +22,7 @@ static __global__ void __launch_bounds__(32 * ROW_LANES)
     uint32_t end = min(blockIdx.y * CHUNK_ROWS + CHUNK_ROWS, rows);
     float sum[8] = {}, v[8];
     if (left > 0) {
-#pragma unroll 4
+#pragma unroll 8
         for (uint32_t i = first; i < end; i += ROW_LANES) {
             load8(v, x.data + i * x.stride + column, left, wide);
 #pragma unroll

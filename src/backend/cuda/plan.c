@@ -7,6 +7,7 @@
  * needed most and are used again. */
 #include "backend/cuda/plan.h"
 
+#include "backend/cuda/bias.h"
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/step_graph.h"
 #include "base/error.h"
@@ -82,7 +83,8 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
     plan->tensor_map_encode = device.tensor_map_encode;
     plan->host = host;
     host->backward = backward;
-    host->dense_queries = BT_DENSE_QUERIES;
+    // The kernel for dense documents knows no bias.
+    host->dense_queries = bt_cuda_biased(shape) ? SIZE_MAX : BT_DENSE_QUERIES;
     *out = plan;
     return BAUTA_OK;
 }
@@ -94,6 +96,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     plan_host *host = plan->host;
     bt_cuda_step_leave();
     cudaFree(plan->memory);
+    cudaFree(plan->table_sums);
     if (host->copied) {
         cudaEventSynchronize(host->copied);
         cudaEventDestroy(host->copied);
@@ -115,8 +118,7 @@ void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
 
 /* ---- the lists --------------------------------------------------------- */
 
-/* Rows of a tile of the backward kernels, of either side. */
-static size_t backward_tile(size_t head_dim)
+size_t bt_cuda_backward_rows(size_t head_dim)
 {
     size_t width = bt_cuda_width(head_dim);
     return width == 64 ? 192 : width == 256 ? 64 : 128;
@@ -145,7 +147,7 @@ static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
                                bauta_error *err)
 {
     plan_host *host = plan->host;
-    size_t tile = backward_tile(plan->head_dim);
+    size_t tile = bt_cuda_backward_rows(plan->head_dim);
     bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
     if (!status)
         status = bt_worklist_begin(
@@ -314,8 +316,11 @@ static void add_scratch(layout *l, bt_cuda_plan *plan)
     size_t blocks = host->work.chunked ? (size_t)plan->multiprocessors : 0;
     add(l, &plan->chunk_acc, NULL, blocks,
         bt_cuda_chunk_acc_bytes(plan->head_dim));
+    add(l, &plan->anchors, NULL, plan->rows, sizeof(int32_t));
     if (!host->backward)
         return;
+    add(l, &plan->step_anchors, NULL, bt_size_mul(plan->step_count, BT_STEP),
+        sizeof(int32_t));
     add(l, &plan->delta, NULL, bt_size_mul(plan->rows, plan->heads),
         sizeof(float));
     add(l, &plan->row_stats, NULL, bt_size_mul(steps, BT_STEP * 2),
@@ -426,6 +431,8 @@ static void forget(bt_cuda_plan *plan)
                           .multiprocessors = plan->multiprocessors,
                           .tensor_map_encode = plan->tensor_map_encode,
                           .memory = plan->memory,
+                          .table_sums = plan->table_sums,
+                          .table_sums_size = plan->table_sums_size,
                           .host = plan->host };
     *plan = none;
 }
@@ -447,6 +454,8 @@ bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
         status = make_lists(plan, mask, first, rows, most, err);
     if (!status) {
         describe(plan);
+        plan->first_key = (int)((ptrdiff_t)(first + bauta_mask_keys(mask)) -
+                                (ptrdiff_t)bauta_mask_queries(mask));
         status = upload(plan, (cudaStream_t)stream, err);
     }
     if (status)

@@ -25,6 +25,7 @@ typedef struct bt_cuda_loop_list {
 
 struct bt_cuda_plan {
     size_t rows, keys, heads, kv_heads, head_dim;
+    int first_key; /* that row 0 is aligned with, as in mask/plan.h */
     int tile_count, empty_count; /* tiles that see something, and nothing */
     int l2_heads; /* heads that are processed together, see plan.c */
     int multiprocessors;
@@ -36,24 +37,28 @@ struct bt_cuda_plan {
     uint64_t *bits;
     uint32_t *tile_counter;         /* items handed out so far */
     unsigned char *nonfinite_fixup; /* (tile_count * heads, BT_FIXUP_BYTES) */
-    void *chunk_acc; /* (multiprocessors) what the chunks of the tile that is
-                   worked on came to so far, see forward_end.h */
+    void *chunk_acc;  /* (multiprocessors) what the chunks of the tile that is
+                    worked on came to so far, see forward_end.h */
+    int32_t *anchors; /* (rows) of a bias, see bias.h; written by launches */
     bt_tensor_map_encode_fn *tensor_map_encode;
     void *backward_memory; /* where the latter begin; NULL: there are none */
     bt_cuda_loop_list over_keys, over_queries;
-    size_t step_count;   /* over queries */
-    bt_loop_step *steps; /* (step_count) */
-    float *delta;        /* (rows, heads) */
-    float *row_stats;    /* (heads, step_count, 2, BT_STEP) lse and delta */
+    size_t step_count;     /* over queries */
+    bt_loop_step *steps;   /* (step_count) */
+    int32_t *step_anchors; /* (step_count, BT_STEP) */
+    float *delta;          /* (rows, heads) */
+    float *row_stats;      /* (heads, step_count, 2, BT_STEP) lse and delta */
     /* Of dense documents, in five products: see backward_fused.h. */
     bt_cuda_loop_list dense; /* over queries, without tiles that see nothing */
     size_t dense_step_count, gap_count;
     int32_t *dense_steps; /* (dense_step_count) */
     bt_loop_step *gaps;   /* (gap_count) */
     int32_t *ranks;
-    int *added;             /* (heads, step_count, 2) */
-    int *bad;               /* (kv_heads) */
-    float *dq_sum;          /* (heads, step_count, BT_STEP * width) */
+    int *added;       /* (heads, step_count, 2) */
+    int *bad;         /* (kv_heads) */
+    float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
+    void *table_sums; /* of the gradient of a table, see bias_kernels.h */
+    size_t table_sums_size;
     struct plan_host *host; /* see plan.c */
 };
 
@@ -63,6 +68,7 @@ struct bt_cuda_plan {
 typedef struct bt_cuda_paged {
     CUtensorMap k, v;
     const int32_t *table, *start;
+    const uint32_t *positions; /* (rows) of a bias */
     int page_shift;
 } bt_cuda_paged;
 
@@ -74,6 +80,9 @@ extern "C" {
 bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
                                const bauta_attention_shape *shape, float *scale,
                                bauta_error *err);
+
+/* Rows of a tile of the backward kernels, of either side. */
+size_t bt_cuda_backward_rows(size_t head_dim);
 
 /* How many heads are processed together, so that their keys and values stay in
  * the L2; and bytes of chunk_acc for each SM. */

@@ -91,19 +91,25 @@ bauta_status bt_cuda_op_scale(bt_cuda_stream *stream, const bt_scale_args *args,
                          stream->queue, err);
 }
 
-/* There is no softcap on the GPU yet, see supports(). */
 bauta_status bt_cuda_op_softcap(bt_cuda_stream *stream,
                                 const bt_softcap_args *args, bauta_error *err)
 {
-    return bt_unsupported(&stream->base, BT_OP_softcap, args->y->dtype, err);
+    const bt_tensor *x = args->x, *y = args->y;
+    BT_CUDA_NEED_SAME(stream, err, softcap, y, x);
+    return bt_cuda_softcap(y->rows, y->columns, y->dtype, bt_cuda_write(y),
+                           bt_cuda_read(x), args->cap, stream->queue, err);
 }
 
 bauta_status bt_cuda_op_softcap_grad(bt_cuda_stream *stream,
                                      const bt_softcap_grad_args *args,
                                      bauta_error *err)
 {
-    return bt_unsupported(&stream->base, BT_OP_softcap_grad, args->dx->dtype,
-                          err);
+    const bt_tensor *dx = args->dx;
+    BT_CUDA_NEED_SAME(stream, err, softcap_grad, dx, args->y, args->dy);
+    return bt_cuda_softcap_grad(dx->rows, dx->columns, dx->dtype,
+                                bt_cuda_write(dx), bt_cuda_read(args->y),
+                                bt_cuda_read(args->dy), args->cap, args->add,
+                                stream->queue, err);
 }
 
 bauta_status bt_cuda_op_accumulate(bt_cuda_stream *stream,

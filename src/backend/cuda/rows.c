@@ -14,13 +14,13 @@
 #include <cuda_runtime_api.h>
 #include <string.h>
 
-/* Rows of several masks, as words of 32 bits: starts, origins, spans and, where
- * there are pages, the rows' tables and the pages, back to back. */
+/* Rows of several masks, as words of 32 bits: starts, origins, anchors, spans
+ * and, where there are pages, the rows' tables and the pages, back to back. */
 typedef struct row_words {
     size_t rows, spans, tables, pages; /* how many of each */
     size_t page_keys;                  /* 0: there are no pages */
     size_t page_count;                 /* one more than the last page */
-    int32_t *start, *origin, *span, *table, *page;
+    int32_t *start, *origin, *anchor, *span, *table, *page;
 } row_words;
 
 /* Pages of a sequence up to the last that one of its rows sees. */
@@ -49,7 +49,7 @@ static void measure(row_words *w, const bt_decode_sequence *sequences,
 
 static size_t measured(const row_words *w)
 {
-    size_t count = bt_size_add(bt_size_mul(w->rows, 2), 1);
+    size_t count = bt_size_add(bt_size_mul(w->rows, 3), 1);
     count = bt_size_add(count, bt_size_mul(w->spans, 2));
     return bt_size_add(count, bt_size_add(w->tables, w->pages));
 }
@@ -58,7 +58,8 @@ static void point(row_words *w, int32_t *memory)
 {
     w->start = memory;
     w->origin = w->start + w->rows + 1;
-    w->span = w->origin + w->rows;
+    w->anchor = w->origin + w->rows;
+    w->span = w->anchor + w->rows;
     w->table = w->span + 2 * w->spans;
     w->page = w->table + w->tables;
 }
@@ -90,6 +91,8 @@ static void fill(row_words *w, const bt_decode_sequence *sequences,
         for (size_t r = s->first; r < s->first + s->rows; r++, row++) {
             w->start[row] = (int32_t)span;
             w->origin[row] = (int32_t)list->origin[r];
+            w->anchor[row] = (int32_t)((ptrdiff_t)(r + s->mask->keys) -
+                                       (ptrdiff_t)s->mask->queries);
             if (w->page_keys)
                 w->table[row] = (int32_t)page;
             for (size_t j = list->start[r]; j < list->start[r + 1]; j++) {
@@ -195,6 +198,7 @@ static bauta_status update(bt_cuda_rows *r, const bt_decode_sequence *sequences,
         .keys = (int32_t)keys,
         .start = w.start,
         .origin = w.origin,
+        .anchor = w.anchor,
         .spans = (const bt_cuda_span *)w.span,
         .table = page_keys ? w.table : NULL,
         .pages = w.page,

@@ -13,6 +13,8 @@ typedef struct bt_row_spans {
     int32_t count, keys;
     const int32_t *start;  /* (count + 1) row i owns spans start[i] to ... */
     const int32_t *origin; /* (count) */
+    const int32_t *anchor; /* (count) the key that the row is aligned with: the
+                              mask's last query with its last key */
     const bt_cuda_span *spans;
     /* Of a step of decoding; NULL: keys lie in a row. Key j of row i is in page
      * pages[table[i] + j / page_keys]. */

@@ -18,7 +18,8 @@
  * more than BASE_JUMP does the row continue from that maximum. A sum shows that
  * too late, so when a sum is suspicious the forward pass flags the tile, and
  * the FIXUP kernel, which computes all maxima, recomputes it; decoding always
- * computes them. A row decides all this by its own scores.
+ * computes them, and so do the kernels with a bias, whose scores may grow by
+ * much from tile to tile (ALiBi). A row decides all this by its own scores.
  *
  * A thread has a share of two rows: of each 8 of KEYS keys, two. */
 #ifndef BT_CUDA_SOFTMAX_H
@@ -35,9 +36,10 @@ enum { PROBE_KEYS = 32 }; /* keys of a tile that give the first base */
 
 /* Flags of a warp's rows after a tile. */
 enum {
-    ROW_EMPTY = 1,   /* one has seen nothing yet */
-    BASE_GREW = 2,   /* the base of one may have to grow */
-    MAY_OVERFLOW = 4 /* a base may have had to jump */
+    ROW_EMPTY = 1,    /* one has seen nothing yet */
+    BASE_GREW = 2,    /* the base of one may have to grow */
+    MAY_OVERFLOW = 4, /* a base may have had to jump */
+    BASE_JUMPED = 8   /* with all maxima: one has jumped */
 };
 
 /* Scores of hidden keys become -infinity, whatever they were. `word`: bits of a
@@ -118,11 +120,12 @@ BT_DEVICE void find_base_exact(const float *x, float *base, float *correction,
                                     row_max<KEYS>(x, r, scale));
 }
 
-template <int KEYS, int FIXUP>
+/* EXACT: with all maxima. */
+template <int KEYS, int EXACT>
 BT_DEVICE void update_bases(const float *x, float *base, float *correction,
                             float scale)
 {
-    if (FIXUP)
+    if (EXACT)
         find_base_exact<KEYS>(x, base, correction, scale);
     else
         find_base<KEYS>(x, base, scale);
@@ -169,6 +172,13 @@ BT_DEVICE uint32_t check_rows(const float *base, const float *total)
     row_flags |= more > 0x1p10f ? BASE_GREW : 0;
     row_flags |= more > 0x1p90f ? MAY_OVERFLOW : 0;
     return __reduce_or_sync(~0u, row_flags);
+}
+
+/* BASE_JUMPED, if a base of the warp's rows has. */
+BT_DEVICE uint32_t check_jumps(const float *correction)
+{
+    bool jumped = correction[0] != 1.0f || correction[1] != 1.0f;
+    return __reduce_or_sync(~0u, jumped ? BASE_JUMPED : 0u);
 }
 
 /* By how much the base of a row grows whose weights in a tile sum to `all`; and
@@ -270,6 +280,14 @@ BT_DEVICE float inverse_sum(float base, float sum)
 {
     bool empty = base == -INFINITY && sum == 0.0f;
     return empty ? 0.0f : __fdividef(1.0f, sum);
+}
+
+/* The same for decoding. BIAS: all scores of a row may be -infinity; its output
+ * is then 0 and what is not finite of the values that it sees. */
+template <int BIAS> BT_DEVICE float inverse_seen(float base, float sum)
+{
+    bool empty = base == -INFINITY && sum == 0.0f;
+    return BIAS && empty ? 1.0f : inverse_sum(base, sum);
 }
 
 BT_DEVICE float lse_of(float base, float sum)

@@ -1,0 +1,325 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_bias.cu - anchors of rows, and the gradient of a table by distance,
+ * in bfloat16.
+ *
+ * The gradient of a table needs the gradient dS of every score once more, by
+ * distance. A kernel of its own makes it, by products of single warps: a block
+ * takes 64 queries and one head, and goes over the blocks of 64 keys of the
+ * list of dQ. Four warps have 16 queries each. The scores of a query and the
+ * keys of a block have different distances, so a warp adds a row of dS to its
+ * sums at once, without conflicts; beyond the ends of the table there is one
+ * sum for many keys, and every lane has its own. Nothing depends on which block
+ * of threads is faster. */
+#include "backend/cuda/bias_kernels.h"
+#include "backend/cuda/bias_score.h"
+#include "backend/cuda/launch.h"
+#include "backend/cuda/warp.h"
+
+#include <cuda_runtime.h>
+
+/* ---- anchors ------------------------------------------------------------ */
+
+/* A block for each tile of the forward pass, whose rows have one origin. */
+static __global__ void attention_anchors(const bt_work_tile *tiles,
+                                         const uint32_t *positions,
+                                         int first_key, int32_t *anchors)
+{
+    bt_work_tile tile = tiles[blockIdx.x];
+    for (int i = threadIdx.x; i < tile.rows; i += blockDim.x) {
+        int row = tile.row + i;
+        anchors[row] =
+            positions ? tile.key + (int)positions[row] : first_key + row;
+    }
+}
+
+/* A block of 64 threads for each step over queries. */
+static __global__ void attention_step_anchors(const bt_loop_step *steps,
+                                              const int32_t *anchors,
+                                              int32_t *to)
+{
+    bt_loop_step step = steps[blockIdx.x];
+    int row = min((int)threadIdx.x, step.rows - 1);
+    to[blockIdx.x * BT_STEP + threadIdx.x] = anchors[step.row + row];
+}
+
+extern "C" cudaError_t bt_cuda_launch_anchors(bt_cuda_bias *bias,
+                                              const bt_cuda_plan *plan,
+                                              bool steps, cudaStream_t stream)
+{
+    unsigned tiles = (unsigned)(plan->tile_count + plan->empty_count);
+    if (!bias->slopes && !bias->table)
+        return cudaSuccess;
+    bias->anchors = plan->anchors;
+    cudaError_t status = cudaSuccess;
+    if (tiles)
+        status = launch_kernel(attention_anchors, tiles, 64, 0, BT_START_AFTER,
+                               stream, plan->tiles, bias->positions,
+                               plan->first_key, plan->anchors);
+    if (!status && steps && plan->step_count)
+        status = launch_kernel(attention_step_anchors,
+                               (unsigned)plan->step_count, BT_STEP, 0,
+                               BT_START_AFTER, stream, plan->steps,
+                               plan->anchors, plan->step_anchors);
+    return status;
+}
+
+/* ---- the gradient of a table -------------------------------------------- */
+
+enum {
+    TILE = 64,  /* queries, and keys */
+    WARPS = 4,  /* in a block, of 16 queries each */
+    BINS = 4096 /* distances whose sums are in shared memory */
+};
+
+/* Rows of a tensor in shared memory, columns after each other, with 8 more than
+ * a row needs: rows then lie in different banks. Columns from head_dim on and
+ * rows from `rows` on are 0. */
+static __device__ void load_rows(uint16_t *to, int stride, const uint16_t *from,
+                                 size_t token, int rows, int head_dim)
+{
+    int chunks = (stride - 8) / 8;
+    for (int i = threadIdx.x; i < TILE * chunks; i += WARPS * 32) {
+        int row = i / chunks, column = i % chunks * 8;
+        uint4 eight = make_uint4(0, 0, 0, 0);
+        if (row < rows && column < head_dim)
+            eight = __ldg((const uint4 *)(from + row * token + column));
+        *(uint4 *)(to + row * stride + column) = eight;
+    }
+}
+
+/* x (16 rows, 64 columns) = a b^T, rows of `stride` elements in memory. */
+static __device__ void multiply(float (*x)[4], const uint16_t *a,
+                                const uint16_t *b, int stride)
+{
+    int lane = threadIdx.x % 32;
+    uint32_t a_at = shared_address(a) + lane % 16 * stride * 2 + lane / 16 * 16;
+    uint32_t b_at = shared_address(b) +
+                    (lane / 16 * 8 + lane % 8) * stride * 2 + lane / 8 % 2 * 16;
+#pragma unroll
+    for (int j = 0; j < TILE / 8; j++)
+        x[j][0] = x[j][1] = x[j][2] = x[j][3] = 0.0f;
+    for (int i = 0; i < (stride - 8) / 16; i++) {
+        uint32_t fa[4], fb[4];
+        ldmatrix_x4(fa, a_at + i * 32);
+#pragma unroll
+        for (int j = 0; j < TILE / 16; j++) {
+            ldmatrix_x4(fb, b_at + i * 32 + j * 16 * stride * 2);
+            mma_16816(x[2 * j], fa, fb);
+            mma_16816(x[2 * j + 1], fa, fb + 2);
+        }
+    }
+}
+
+/* A warp's 16 rows. */
+typedef struct dtable_rows {
+    float lse[2], delta[2]; /* of the lane's rows g and g + 8; base 2 */
+    int anchor[2];
+    bool real[2];
+    head_bias head;
+} dtable_rows;
+
+/* Scores x and dP y of a block of keys become dS, in y. */
+static __device__ void make_ds(const bt_cuda_bias *b, const dtable_rows *r,
+                               const float (*x)[4], float (*y)[4], int key,
+                               const uint64_t *word)
+{
+    int t = threadIdx.x % 4;
+#pragma unroll
+    for (int i = 0; i < TILE / 2; i++) {
+        int row = i / 2 % 2, column = i / 4 * 8 + t * 2 + i % 2;
+        bool visible = r->real[row] && word[row] >> column & 1;
+        float s = x[i / 4][i % 4];
+        s = b->cap == 0.0f
+                ? __fmul_rn(s, b->scale)
+                : __fmul_rn(b->cap, tanh_fast(__fmul_rn(s, b->tanh_scale)));
+        s = __fmaf_rn(table_bias(b, r->head, key + column - r->anchor[row]),
+                      1.44269504088896341f, s);
+        float weight = exp2_fast(s - r->lse[row]);
+        float *at = &y[i / 4][i % 4];
+        *at = visible ? weight * (*at - r->delta[row]) : 0.0f;
+    }
+}
+
+/* Add a warp's 16 x 64 dS, through `rows` (16, 64 + 2) in shared memory, to its
+ * sums by distance. `ends`: the lane's sums for what is beyond the table. */
+static __device__ void add_by_distance(const bt_cuda_bias *b,
+                                       const float (*y)[4], float *rows,
+                                       const int32_t *anchors, int key,
+                                       float *bins, float *ends)
+{
+    int lane = threadIdx.x % 32, g = lane / 4, t = lane % 4;
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < TILE / 8; i++)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            *(float2 *)(rows + (g + r * 8) * (TILE + 2) + i * 8 + t * 2) =
+                make_float2(y[i][2 * r], y[i][2 * r + 1]);
+    __syncwarp();
+    for (int r = 0; r < 16; r++) {
+        int from = key - anchors[r] - b->first;
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            int column = h * 32 + lane, at = from + column;
+            float ds = rows[r * (TILE + 2) + column];
+            if (at < 0)
+                ends[0] += ds;
+            else if (at > b->last)
+                ends[1] += ds;
+            else
+                bins[at] += ds;
+        }
+        __syncwarp(); // the next row has these distances, in other lanes
+    }
+}
+
+/* The lanes of a warp, each with its share of a sum. */
+static __device__ float lanes_sum(float x)
+{
+    for (int i = 16; i; i /= 2)
+        x += __shfl_xor_sync(~0u, x, i);
+    return x;
+}
+
+static __global__ void __launch_bounds__(WARPS * 32)
+    attention_dtable(const dtable_params p)
+{
+    extern __shared__ __align__(16) unsigned char memory[];
+    const int stride = (p.head_dim + 15) / 16 * 16 + 8, size = TILE * stride;
+    const int distances = p.bias.last + 1;
+    uint16_t *q = (uint16_t *)memory, *dout = q + size, *k = dout + size,
+             *v = k + size;
+    float *rows = (float *)(v + size);
+    int32_t *anchors = (int32_t *)(rows + WARPS * 16 * (TILE + 2));
+    float *all_bins = (float *)(anchors + TILE);
+    int head = blockIdx.y, kv_head = head / p.share, slot = blockIdx.x;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32, row = warp * 16;
+    size_t to = ((size_t)head * p.slots + slot) * distances;
+    // Where they do not fit, the warps share those of the block, in turns.
+    bool fits = distances <= BINS;
+    float *bins = fits ? all_bins + warp * distances : p.sums + to;
+    float ends[2] = { 0.0f, 0.0f };
+    if (fits)
+        for (int i = threadIdx.x; i < WARPS * distances; i += WARPS * 32)
+            all_bins[i] = 0.0f;
+    else
+        for (int i = threadIdx.x; i < distances; i += WARPS * 32)
+            bins[i] = 0.0f;
+
+    for (int item = slot; item < p.tile_count * p.groups; item += p.slots) {
+        bt_loop_tile tile = p.tiles[item / p.groups];
+        int group = item % p.groups, first = tile.row + group * TILE;
+        int count = min(tile.rows - group * TILE, TILE);
+        if (count <= 0)
+            continue; // the whole block
+        __syncthreads();
+        load_rows(q, stride, p.q + first * p.q_token + head * p.q_head,
+                  p.q_token, count, p.head_dim);
+        load_rows(dout, stride, p.dout + first * p.o_token + head * p.o_head,
+                  p.o_token, count, p.head_dim);
+        if (threadIdx.x < TILE)
+            anchors[threadIdx.x] =
+                anchor_of(&p.bias, first + min((int)threadIdx.x, count - 1));
+        dtable_rows mine;
+        mine.head = head_bias_of(&p.bias, head);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int at = row + lane / 4 + r * 8;
+            size_t from = (size_t)(first + min(at, count - 1)) * p.heads + head;
+            float lse = __ldg(p.lse + from) * 1.44269504088896341f;
+            mine.real[r] = at < count;
+            mine.lse[r] = lse == -INFINITY ? INFINITY : lse;
+            mine.delta[r] = __ldg(p.delta + from);
+            mine.anchor[r] = anchor_of(&p.bias, first + min(at, count - 1));
+        }
+        bt_loop_run run = p.runs[tile.run];
+        for (int left = tile.steps, next = tile.run + 1; left > 0; left--) {
+            if (run.flags >> group & 1) {
+                int key = run.row, keys = min(p.keys - key, TILE);
+                uint64_t word[2] = { ~0ull, ~0ull };
+                float x[TILE / 8][4], y[TILE / 8][4];
+                if (run.flags >> (BT_STEP_PARTIAL + group) & 1)
+#pragma unroll
+                    for (int r = 0; r < 2; r++)
+                        word[r] = __ldg(p.bits +
+                                        (size_t)run.bits * (p.groups * TILE) +
+                                        group * TILE + row + lane / 4 + r * 8);
+                __syncthreads(); // all have read the block before
+                load_rows(k, stride, p.k + key * p.k_token + kv_head * p.k_head,
+                          p.k_token, keys, p.head_dim);
+                load_rows(v, stride, p.v + key * p.v_token + kv_head * p.v_head,
+                          p.v_token, keys, p.head_dim);
+                __syncthreads();
+                multiply(x, q + row * stride, k, stride);
+                multiply(y, dout + row * stride, v, stride);
+                make_ds(&p.bias, &mine, x, y, key, word);
+                for (int w = 0; w < (fits ? 1 : WARPS); w++) {
+                    if (fits || w == warp)
+                        add_by_distance(&p.bias, y, rows + row * (TILE + 2),
+                                        anchors + row, key, bins, ends);
+                    if (!fits)
+                        __syncthreads();
+                }
+            }
+            run.row += TILE;
+            run.bits += run.bits >= 0;
+            if (--run.count == 0 && left > 1)
+                run = p.runs[next++];
+        }
+    }
+    // What is beyond the table, warp by warp, and then the sums of the warps.
+    ends[0] = lanes_sum(ends[0]);
+    ends[1] = lanes_sum(ends[1]);
+    for (int w = 0; w < WARPS; w++) {
+        __syncthreads();
+        if (w == warp && lane == 0) {
+            bins[0] += ends[0];
+            bins[distances - 1] += ends[1];
+        }
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; fits && i < distances; i += WARPS * 32) {
+        float sum = all_bins[i];
+        for (int w = 1; w < WARPS; w++)
+            sum += all_bins[w * distances + i];
+        p.sums[to + i] = sum;
+    }
+}
+
+/* A thread for each element of the table. */
+static __global__ void attention_dtable_sum(const dtable_params p)
+{
+    int distances = p.bias.last + 1;
+    int at = blockIdx.x * blockDim.x + threadIdx.x, head = blockIdx.y;
+    if (at >= distances)
+        return;
+    double sum = 0.0;
+    for (int i = 0; i < p.slots; i++)
+        sum += (double)p.sums[((size_t)head * p.slots + i) * distances + at];
+    p.dtable[(size_t)at * p.heads + head] += (float)sum;
+}
+
+extern "C" int bt_cuda_dtable_slots(int tile_count, int groups, int heads)
+{
+    return max(min(tile_count * groups, 2048 / heads), 1);
+}
+
+extern "C" cudaError_t bt_cuda_launch_dtable(const dtable_params *params,
+                                             cudaStream_t stream)
+{
+    int distances = params->bias.last + 1;
+    int stride = (params->head_dim + 15) / 16 * 16 + 8;
+    int bytes = 4 * TILE * stride * 2 +
+                (WARPS * 16 * (TILE + 2) + TILE) * (int)sizeof(float);
+    if (distances <= BINS)
+        bytes += WARPS * distances * (int)sizeof(float);
+    cudaError_t status = cudaFuncSetAttribute(
+        attention_dtable, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
+    if (status)
+        return status;
+    dim3 blocks((unsigned)params->slots, (unsigned)params->heads);
+    attention_dtable<<<blocks, WARPS * 32, bytes, stream>>>(*params);
+    dim3 sums((unsigned)(distances + 255) / 256, (unsigned)params->heads);
+    attention_dtable_sum<<<sums, 256, 0, stream>>>(*params);
+    return cudaGetLastError();
+}
