@@ -295,9 +295,9 @@ BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
     if (e.kind >= KIND_SLOPE) {
         load_bf16<2>(with, e.slope + i * e.ld_slope + j, left);
         for (int x = 0; x < 2; x++)
-            v[x] = __fmul_rn(
-                rounded(v[x]),
-                act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
+            v[x] =
+                __fmul_rn(rounded(v[x]),
+                          act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
     } else if (e.kind >= KIND_ACT) {
         for (int x = 0; x < 2; x++)
             v[x] = act_of((bt_act)(e.kind - KIND_ACT), rounded(v[x]));

@@ -34,8 +34,8 @@ enum {
 };
 
 /* How tiles end: like any of them, or with activations or slopes that go by the
- * copy engine. Kernels of their own, for the compiler orders the products of one
- * that has all of it one after the other. */
+ * copy engine. Kernels of their own, for the compiler orders the products of
+ * one that has all of it one after the other. */
 enum { END_ANY, END_ACT, END_SLOPE };
 
 template <int FORM_, int COLUMNS_, bool PING_, int END_ = END_ANY>
@@ -582,11 +582,10 @@ BT_DEVICE void store_slope(const bt_gemm_task &t, const float (*sum)[C::SUMS],
             load_fragment(x + 4, fragment_at(panel, j + 1, lane));
 #pragma unroll
             for (int y = 0; y < 8; y++)
-                x[y] = pack_bf16(
-                    __fmul_rn(rounded(v[y * 2]),
-                              act_slope_of(ACT, low_bf16(x[y]))),
-                    __fmul_rn(rounded(v[y * 2 + 1]),
-                              act_slope_of(ACT, high_bf16(x[y]))));
+                x[y] = pack_bf16(__fmul_rn(rounded(v[y * 2]),
+                                           act_slope_of(ACT, low_bf16(x[y]))),
+                                 __fmul_rn(rounded(v[y * 2 + 1]),
+                                           act_slope_of(ACT, high_bf16(x[y]))));
             store_fragment(fragment_at(panel, j, lane), x);
             store_fragment(fragment_at(panel, j + 1, lane), x + 4);
         }
@@ -828,8 +827,8 @@ BT_DEVICE void consume_in_turns(const bt_gemm_task &t, const uint8_t *stages,
         else
 #pragma unroll
             for (int block = 0; block < C::BLOCKS; block++)
-                finish<C>(t, u, sum[block], m->tile,
-                          warp % 4 * 16 + block * 64, lane);
+                finish<C>(t, u, sum[block], m->tile, warp % 4 * 16 + block * 64,
+                          lane);
     }
 }
 
@@ -861,8 +860,8 @@ __global__ void __launch_bounds__(LARGE_THREADS, 1)
     } else {
         setmaxnreg_inc<240>();
         int warp = threadIdx.x / 32 - 4;
-        end_memory m = { out + warp * C::WARP_BYTES,
-                         loaded + warp * C::SLOTS, 0 };
+        end_memory m = { out + warp * C::WARP_BYTES, loaded + warp * C::SLOTS,
+                         0 };
         if constexpr (C::PING)
             consume_in_turns<C>(t, stages, &m, full, empty);
         else
