@@ -51,7 +51,8 @@ struct bauta_generator {
     /* A step: append, sample, commit. After a failure the next call goes on
      * where it stopped. */
     bool appended, sampled;
-    bt_buffer logits;            /* (rows_capacity, vocab) on the device */
+    bt_buffer logits;            /* (rows_capacity, vocab) on the device; rows
+                                    have a stride */
     float *logits_row;           /* (vocab) in host memory, for callers */
     size_t rows_capacity;        /* of everything below */
     bt_decode_input *inputs;     /* for each sequence */

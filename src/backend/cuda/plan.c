@@ -9,6 +9,7 @@
 
 #include "backend/cuda/bias.h"
 #include "backend/cuda/chunk.h"
+#include "backend/cuda/step_graph.h"
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
@@ -93,6 +94,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     if (!plan)
         return;
     plan_host *host = plan->host;
+    bt_cuda_step_leave();
     cudaFree(plan->memory);
     cudaFree(plan->table_sums);
     if (host->copied) {
@@ -382,6 +384,7 @@ static bauta_status upload(bt_cuda_plan *plan, cudaStream_t stream,
 {
     plan_host *host = plan->host;
     layout l = { .count = 0 };
+    bt_cuda_step_leave(); // copies of a plan are not recorded
     add_zeros(&l, plan);
     add_lists(&l, plan);
     add_scratch(&l, plan);

@@ -91,7 +91,6 @@ struct bt_cuda_steps {
 /* The step that this thread is in. A stream belongs to one thread, and those
  * who queue kernels know the queue only. */
 static _Thread_local bt_cuda_steps *current;
-static _Thread_local uint64_t step_numbers;
 
 /* ---- Memory -------------------------------------------------------------- */
 
@@ -674,9 +673,9 @@ bool bt_cuda_step_begin(bt_cuda_steps *s, void *queue, uint64_t kind)
         return false;
     current = s;
     s->queue = queue;
-    s->number = ++step_numbers;
+    s->number = ++s->counts.steps;
     s->record = record_of(s, kind);
-    s->record->used = ++s->counts.steps;
+    s->record->used = s->number;
     s->next = s->part = 0;
     s->changed = s->after_kernel = false;
     s->error = 0;

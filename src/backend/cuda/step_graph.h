@@ -46,7 +46,7 @@ bool bt_cuda_step_begin(bt_cuda_steps *steps, void *queue, uint64_t kind);
 int bt_cuda_step_end(bt_cuda_steps *steps);
 
 /* Whether this thread is in a step on the queue; and a number that no other
- * step has, or 0 outside of steps. */
+ * step of the stream has, or 0 outside of steps. */
 bool bt_cuda_stepping(const void *queue);
 uint64_t bt_cuda_step_number(void);
 
