@@ -115,6 +115,7 @@ install: all
 PYTHON ?= python3
 WHEEL_TOOLS = build-python/tools
 wheel:
+	@PYTHON="$(PYTHON)" tools/deps.sh wheel
 	@rm -rf build-python/dist build-python/plain
 	@test -x $(WHEEL_TOOLS)/bin/auditwheel || \
 		{ $(PYTHON) -m venv $(WHEEL_TOOLS) && \

@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 # deps.sh - install what the build and the tests need and this system lacks.
 #
-#   tools/deps.sh [clang] [thread] [fuzz] [ci]
+#   tools/deps.sh [clang] [thread] [fuzz] [wheel] [ci]
 #
 # clang    also what a build with clang needs
 # thread   also what the thread sanitizer needs
 # fuzz     also what fuzzing needs
+# wheel    also what the Python package needs; PYTHON is python3 by default
 # ci       everything that the tests can make use of
 #
 # Nothing is printed, installed or asked of the network when all is there.
@@ -59,6 +60,11 @@ for extra in "$@"; do
         ;;
     thread | ci)
         need libclang-rt-dev clang_has '*/libclang_rt.tsan*'
+        ;;
+    esac
+    case $extra in
+    wheel)
+        need python3-venv "${PYTHON:-python3}" -c 'import ensurepip'
         ;;
     esac
     case $extra in
