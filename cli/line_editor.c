@@ -248,7 +248,7 @@ static void line_draw(line_editor *e, const char *prompt)
 
 /* ---- keys -------------------------------------------------------------- */
 
-/* Move through the history; the line that was begun is behind the last one. */
+/* Move through the history; the line that was begun follows the last one. */
 static bool history_move(line_editor *e, size_t *at, char **begun, key where)
 {
     if (where == KEY_UP ? *at == 0 : *at == e->history_count)

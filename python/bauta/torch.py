@@ -309,8 +309,8 @@ def _masks_by_id(ids: Sequence[int]) -> Tuple[Mask, ...]:
 
 
 def _check(q: Tensor, k: Tensor, v: Tensor) -> None:
-    alike = q.dtype is k.dtype is v.dtype and q.device == k.device == v.device
-    if alike and q.dim() == k.dim() == v.dim() == 4:
+    same = q.dtype is k.dtype is v.dtype and q.device == k.device == v.device
+    if same and q.dim() == k.dim() == v.dim() == 4:
         if q.dtype is torch.float32 and (q.is_cuda or q.is_cpu):
             return
         if q.dtype is torch.bfloat16 and q.is_cuda:
