@@ -118,7 +118,7 @@ static double step_run(step *s, double part[3])
     bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
     bt_loss loss =
         bt_op_cross_entropy(s->tape, x, bt_transformer_head_weight(s->model),
-                            false, NULL, s->labels, NULL, 0, 1);
+                            false, NULL, 0.0f, s->labels, NULL, 0, 1);
     must(bt_tape_status(s->tape, &err), &err);
     double forward = bench_now();
     must(bt_tape_backward(s->tape, &err), &err);
