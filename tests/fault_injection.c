@@ -444,8 +444,11 @@ bauta_status WRAP(bt_attention_forward_cpu)(bt_cpu *cpu, const bauta_plan *plan,
     return status;
 }
 
-/* Hidden keys take part in the softmax with a score of -10000. */
-static void hidden_keys_add(const bt_attention_step *s, size_t row)
+/* Hidden keys take part in the softmax with a score of -10000: those that
+ * another row sees, since a block has fewer than 64 keys at the end of a batch,
+ * and what follows them was never written. */
+static void hidden_keys_add(const bt_attention_step *s, size_t row,
+                            uint64_t seen)
 {
     const float score = -1e4f;
     float *o = s->o + row * s->value_pad, *l = s->l + row * BT_LANES;
@@ -457,7 +460,7 @@ static void hidden_keys_add(const bt_attention_step *s, size_t row)
     for (size_t e = 0; e < s->value_pad; e++)
         o[e] *= rescale;
     for (size_t j = 0; j < BT_BLOCK; j++) {
-        if (s->words[row] >> j & 1)
+        if (!((seen & ~s->words[row]) >> j & 1))
             continue;
         l[j % BT_LANES] += weight;
         for (size_t e = 0; e < s->value_pad; e++)
@@ -468,10 +471,13 @@ static void hidden_keys_add(const bt_attention_step *s, size_t row)
 
 static void attention_large_negative(const bt_attention_step *s)
 {
+    uint64_t seen = 0;
     bt_attention_forward_f32_c(s);
     for (size_t row = 0; s->words && row < s->rows; row++)
-        if (~s->words[row])
-            hidden_keys_add(s, row);
+        seen |= s->words[row];
+    for (size_t row = 0; s->words && row < s->rows; row++)
+        if (seen & ~s->words[row])
+            hidden_keys_add(s, row, seen);
 }
 
 /* The reference kernels with another attention. */
