@@ -128,7 +128,7 @@ static double step_run(step *s, double part[3])
     part[0] = forward - start;
     part[1] = backward - forward;
     part[2] = end - backward;
-    return loss.loss;
+    return bt_loss_read(s->tape, &loss);
 }
 
 static void run(const options *o, size_t sequences, size_t length)

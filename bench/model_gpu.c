@@ -12,7 +12,8 @@
  * and prints how long each took in all, by its kind, the width of its result
  * and, for products, the number of terms (of dW: its rows). --graphs 0 queues
  * every kernel of a step by itself. --folder loads a model (bench/make_llama.py
- * makes one of 8 billion parameters) and generates only. */
+ * makes some of 1 and 8 billion parameters) and generates; only with --steps
+ * it is trained, too. */
 #include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
@@ -340,6 +341,7 @@ static void generate(bauta_context *context, const bauta_model *model,
 int main(int argc, char **argv)
 {
     settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1 };
+    bool steps_given = false;
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -349,7 +351,7 @@ int main(int argc, char **argv)
         else if (!strcmp(argv[i], "--length"))
             o.length = value;
         else if (!strcmp(argv[i], "--steps"))
-            o.steps = value;
+            o.steps = value, steps_given = true;
         else if (!strcmp(argv[i], "--generate"))
             o.generate = value;
         else if (!strcmp(argv[i], "--batch"))
@@ -368,10 +370,13 @@ int main(int argc, char **argv)
     options.device = "cuda";
     options.dtype = BAUTA_BFLOAT16;
     need(bauta_context_create(&context, &options, &err));
-    if (o.folder) {
+    if (o.folder && !steps_given)
+        o.steps = 0;
+    if (o.folder && !o.steps) {
         need(bauta_model_load_to(&model, o.folder, context, &err));
     } else {
-        need(bauta_model_create(&model, o.config, 1, &err));
+        need(o.folder ? bauta_model_load(&model, o.folder, true, &err)
+                      : bauta_model_create(&model, o.config, 1, &err));
         need(bauta_model_to(model, context, &err));
     }
     printf("%.1f million parameters, %s in %.2f s, peak of host memory %zu "
@@ -380,7 +385,7 @@ int main(int argc, char **argv)
            o.folder ? "loaded" : "created and moved", now() - start,
            peak_memory() >> 20);
     watch_begin(context, o.graphs != 0);
-    if (o.steps && !o.folder)
+    if (o.steps)
         train(context, model, &o);
     if (o.generate) {
         generate(context, model, 1, o.generate, false);

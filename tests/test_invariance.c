@@ -99,14 +99,15 @@ static bt_tensor *pass_run(const fixture *s, bt_tape *tape, pass *p)
     return x;
 }
 
-static bt_loss pass_loss(const fixture *s, bt_tape *tape, pass *p, bt_tensor *x)
+static double pass_loss(const fixture *s, bt_tape *tape, pass *p, bt_tensor *x)
 {
     bt_model *model = s->folder->model;
-    return bt_op_cross_entropy(
+    bt_loss loss = bt_op_cross_entropy(
         tape, bt_transformer_head_transform(tape, model, x),
         bt_transformer_head_weight(model), false,
         bt_transformer_head_bias(model), model->config.head_softcap,
         pass_top(s, p)->labels, NULL, 0.1f, 1);
+    return bt_loss_read(tape, &loss);
 }
 
 /* Results for the real tokens, in their order: the same in every layout. */
@@ -126,7 +127,7 @@ static outcome outcome_of(const fixture *s, bt_tape *tape, layout how)
     bt_tape_rewind(tape, false);
     bt_tensor *x = pass_run(s, tape, &p);
     const bt_tensor *all = bt_transformer_logits(tape, s->folder->model, x);
-    o.loss = pass_loss(s, tape, &p, x).loss;
+    o.loss = pass_loss(s, tape, &p, x);
     tape_fine(tape);
     for (size_t i = 0; i < how.count; i++) {
         memcpy(o.logits + o.rows * o.columns,
@@ -303,7 +304,7 @@ static training training_of(const fixture *s, const char *isa, int threads,
     memset(s->folder->grads.memory, 0, bytes);
     pass p = pass_make(s, how);
     bt_tape_rewind(tape, true);
-    t.loss = pass_loss(s, tape, &p, pass_run(s, tape, &p)).loss;
+    t.loss = pass_loss(s, tape, &p, pass_run(s, tape, &p));
     if (bt_tape_backward(tape, &err))
         fail_msg("%s", err.message);
     memcpy(t.grads, s->folder->grads.memory, bytes);

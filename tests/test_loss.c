@@ -93,6 +93,7 @@ static void run(problem *p, bt_tape *tape, size_t chunk)
     bt_tape_rewind(tape, true);
     forward(p, tape, chunk);
     assert_int_equal(bt_tape_backward(tape, NULL), 0);
+    bt_loss_read(tape, &p->got); // the backward pass leaves it as it is
 }
 
 static void same(const char *what, const float *want, const float *got,
@@ -592,9 +593,9 @@ static void without_recording_the_loss_is_the_same(void **state)
     forward(&p, tape, 64);
     assert_int_equal(bt_tape_backward(tape, NULL), 0);
     same_gradients(&start, &p);
-    bt_loss want = p.got;
+    double want = bt_loss_read(tape, &p.got);
     run(&p, tape, 64);
-    assert_memory_equal(&want.loss, &p.got.loss, sizeof(double));
+    assert_memory_equal(&want, &p.got.loss, sizeof(double));
     test_tape_free(tape);
     problem_free(&p);
     problem_free(&start);
@@ -722,7 +723,7 @@ static void add_part(problem *sum, bt_tape *tape, size_t first, size_t rows,
     bt_loss part = bt_op_cross_entropy(
         tape, x, &sum->w, sum->turned, &sum->bias, sum->softcap, labels, NULL,
         sum->smoothing, (double)count / (double)counted);
-    sum->got.loss += part.loss;
+    sum->got.loss += bt_loss_read(tape, &part);
     sum->got.counted += part.counted;
 }
 
@@ -853,6 +854,7 @@ each_allocation_fails_once_and_a_second_step_makes_none(void **state)
         faults_arm(k);
         forward(&got, tape, 16);
         bauta_status status = bt_tape_backward(tape, NULL);
+        bt_loss_read(tape, &got.got);
         failed = faults_disarm();
         assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
         same_problem(failed ? &start : &want, &got);

@@ -313,6 +313,7 @@ static bt_loss loss_of(subject *s, bt_tensor *x)
         bt_transformer_head_weight(model), false,
         bt_transformer_head_bias(model), model->config.head_softcap, s->labels,
         NULL, 0, 1);
+    bt_loss_read(s->tape, &loss);
     if (bt_tape_status(s->tape, &err))
         fail_msg("%s", err.message);
     return loss;

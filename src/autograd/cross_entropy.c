@@ -320,7 +320,7 @@ bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                                     float label_smoothing, double weight,
                                     size_t chunk_rows)
 {
-    static const bt_loss none = { 0.0, 0 };
+    static const bt_loss none = { 0 };
     if (bt_tape_status(tape, NULL))
         return none;
     loss op = { .x = x,
@@ -338,13 +338,21 @@ bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
     run(tape, &op, chunk_rows);
     *saved = op;
     bt_tape_record(tape, backward, saved, NULL);
-    const double *each = bt_tape_read(tape, op.losses);
-    if (!each)
+    if (bt_tape_status(tape, NULL))
         return none;
+    return (bt_loss){ 0.0, op.counted, op.losses, weight };
+}
+
+double bt_loss_read(bt_tape *tape, bt_loss *of)
+{
+    const double *each = of->each ? bt_tape_read(tape, of->each) : NULL;
     double sum = 0.0;
-    for (size_t i = 0; i < op.counted; i++)
+    if (!each)
+        return 0.0;
+    for (size_t i = 0; i < of->counted; i++)
         sum += each[i];
-    return (bt_loss){ weight * (sum / (double)op.counted), op.counted };
+    of->loss = of->weight * (sum / (double)of->counted);
+    return of->loss;
 }
 
 bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,

@@ -118,13 +118,19 @@ bool bt_bias_inputs(bt_tape *tape, bt_attention_bias *to,
  * bias are computed with the loss and kept on the tape; bt_tape_backward() adds
  * them. */
 typedef struct bt_loss {
-    double loss;    /* weighted mean, natural logarithm */
-    size_t counted; /* rows whose label is not BT_IGNORE_INDEX */
+    double loss;           /* weighted mean, once bt_loss_read() has set it */
+    size_t counted;        /* rows whose label is not BT_IGNORE_INDEX */
+    const bt_tensor *each; /* (counted) losses on the device; NULL: none */
+    double weight;
 } bt_loss;
 bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
                             bool transposed, bt_tensor *bias, float softcap,
                             const uint32_t *labels, const float *label_weights,
                             float label_smoothing, double weight);
+
+/* The loss, natural logarithm; 0 if the tape has failed. It waits for the
+ * device, so read it after the backward pass has been queued. */
+double bt_loss_read(bt_tape *tape, bt_loss *of);
 
 /* The log-probability of each label under softmax(x W^T + bias), with the bits
  * of bt_row_stats: logprobs (rows), 0 where the label is BT_IGNORE_INDEX. The

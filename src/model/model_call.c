@@ -366,9 +366,12 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
         bt_transformer_head_bias(model), model->config.head_softcap, packed,
         weights, options->label_smoothing, options->weight);
     bauta_status status = bt_tape_status(call->tape, err);
-    if (status || !bt_tape_recording(call->tape))
+    if (!status && bt_tape_recording(call->tape))
+        status = bt_tape_backward(call->tape, err);
+    if (status)
         return status;
-    return bt_tape_backward(call->tape, err);
+    bt_loss_read(call->tape, loss);
+    return bt_tape_status(call->tape, err);
 }
 
 bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
