@@ -286,6 +286,9 @@ typedef struct bt_paged_attention_args {
     float scale;
     const bt_tensor *q, *out;
     const bt_attention_bias *bias; /* or NULL */
+    /* With BT_FUSE_KV_WRITE_ATTENTION: this comes first, of the same batch and
+     * layer. Its q_out, if it has one, is q and undefined after. Else NULL. */
+    const bt_kv_write_args *write;
 } bt_paged_attention_args;
 
 /* ---- Loss -------------------------------------------------------------- */
@@ -445,9 +448,10 @@ typedef struct bt_op_shape {
 /* Operations that a backend runs as one, with the bits of the parts. Where it
  * does not have one, autograd runs the parts. */
 enum {
-    BT_FUSE_LINEAR_ACT = 1,     /* linear, act; linear_dx, act_grad */
-    BT_FUSE_ADD_NORM = 2,       /* add, norm */
-    BT_FUSE_ROTARY_KV_WRITE = 4 /* rotary of q and k, kv_write */
+    BT_FUSE_LINEAR_ACT = 1,        /* linear, act; linear_dx, act_grad */
+    BT_FUSE_ADD_NORM = 2,          /* add, norm */
+    BT_FUSE_ROTARY_KV_WRITE = 4,   /* rotary of q and k, kv_write */
+    BT_FUSE_KV_WRITE_ATTENTION = 8 /* kv_write, paged_attention */
 };
 
 #define BT_OP_SLOT(name)                                                   \

@@ -231,7 +231,8 @@ const bt_backend bt_cuda_backend = {
     // is that of the whole.
     .logits_rows = BT_GEMM_ROW_CHUNK,
     .strided = true,
-    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE |
+               BT_FUSE_KV_WRITE_ATTENTION,
     .stream_free = stream_free,
     .sync = sync_stream,
     .step_begin = step_begin,

@@ -307,10 +307,8 @@ static cudaError_t capture_nodes(const bt_cuda_steps *s, step_part *part)
     step_record *r = s->record;
     cudaError_t error = cudaSuccess;
     bool after_kernel = false;
-    if (part->copy_count) {
+    if (part->copy_count) // the kernel after it starts when it is done
         error = capture_copies(s, part);
-        after_kernel = true;
-    }
     for (size_t i = part->first; i < part->end && !error; i++) {
         step_node *n = &r->nodes[i];
         if (n->kind == UPLOAD)

@@ -17,7 +17,9 @@
  *
  * Uploads of a step go through pinned memory that the graphs read. All uploads
  * of a part happen at its beginning, by one kernel; so the destination of an
- * upload may not be used earlier in the step. */
+ * upload may not be used earlier in the step. No kernel that is queued after an
+ * upload starts before it is done, so kernels may read uploads before they wait
+ * for the kernel before them. */
 #ifndef BT_CUDA_STEP_GRAPH_H
 #define BT_CUDA_STEP_GRAPH_H
 
