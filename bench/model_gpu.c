@@ -3,7 +3,7 @@
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
  *             [--generate N] [--batch N] [--profile 1] [--shares 1]
- *             [--graphs 0] [--folder DIR]
+ *             [--graphs 0] [--ahead 0] [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
@@ -13,8 +13,9 @@
  * and, for products, the number of terms (of dW: its rows). --shares prints by
  * how much a step of generation is shorter without the operations of each kind:
  * what they take in their places. --graphs 0 queues every kernel of a step by
- * itself. --folder loads a model (bench/make_llama.py
- * makes one of 8 billion parameters) and generates only. */
+ * itself, and --ahead 0 no step before the tokens of the one before are known.
+ * --folder loads a model (bench/make_llama.py makes one of 8 billion
+ * parameters) and generates only. */
 #include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
@@ -36,7 +37,8 @@ static const char llama1b[] =
 
 typedef struct settings {
     const char *config, *folder;
-    size_t sequences, length, steps, generate, batch, profile, graphs, shares;
+    size_t sequences, length, steps, generate, batch, profile, graphs, shares,
+        ahead;
 } settings;
 
 static bauta_error err;
@@ -174,6 +176,7 @@ static void profile_begin(bauta_context *context)
     profile.inner = context->stream->backend;
     profile.timed = *profile.inner;
     profile.timed.step_begin = NULL; // its operations would not be issued
+    profile.timed.sample_queue = NULL;
     profile.count = 0;
 #define TAKE(name) profile.timed.name = timed_##name;
     BT_OP_MAP(TAKE)
@@ -266,11 +269,23 @@ static bauta_status watched_sample(bt_stream *stream,
     return status;
 }
 
-static void watch_begin(bauta_context *context, bool graphs)
+static bauta_status watched_read(bt_stream *stream, bt_sampling *sampling,
+                                 const bt_sample_args *args, bauta_error *e)
+{
+    double start = now();
+    bauta_status status = watch.inner->sample_read(stream, sampling, args, e);
+    watch.waited += now() - start;
+    return status;
+}
+
+static void watch_begin(bauta_context *context, bool graphs, bool ahead)
 {
     watch.inner = context->stream->backend;
     watch.table = *watch.inner;
     watch.table.sample = watched_sample;
+    watch.table.sample_read = watched_read;
+    if (!ahead)
+        watch.table.sample_queue = NULL;
     if (!graphs)
         watch.table.step_begin = NULL;
     context->stream->backend = &watch.table;
@@ -442,7 +457,7 @@ static void print_shares(bauta_context *context, const bauta_model *model,
 
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1, 0 };
+    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1, 0, 1 };
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
@@ -465,6 +480,8 @@ int main(int argc, char **argv)
             o.graphs = value;
         else if (!strcmp(argv[i], "--shares"))
             o.shares = value;
+        else if (!strcmp(argv[i], "--ahead"))
+            o.ahead = value;
     }
     bauta_context *context;
     bauta_model *model;
@@ -484,7 +501,7 @@ int main(int argc, char **argv)
            (double)bauta_model_parameter_count(model) * 1e-6,
            o.folder ? "loaded" : "created and moved", now() - start,
            peak_memory() >> 20);
-    watch_begin(context, o.graphs != 0);
+    watch_begin(context, o.graphs != 0, o.ahead != 0);
     if (o.steps && !o.folder)
         train(context, model, &o);
     if (o.generate) {

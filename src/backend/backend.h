@@ -331,6 +331,11 @@ typedef struct bt_sample_args {
     bt_sample_item *items; /* (count) */
 } bt_sample_args;
 
+/* Tokens that a backend has been asked for, until they are read. */
+typedef struct bt_sampling {
+    const struct bt_backend *backend;
+} bt_sampling;
+
 /* One beam search: the best continuations of its open beams, whose logits are
  * in consecutive rows. The best choice comes first; of equal scores the earlier
  * beam and the smaller token win. */
@@ -490,6 +495,22 @@ struct bt_backend {
      * where there is nothing to gain. */
     void (*step_begin)(bt_stream *stream, uint64_t kind);
     bauta_status (*step_end)(bt_stream *stream, bauta_error *err);
+
+    /* Sampling in two parts, so that work can be queued that depends on the
+     * tokens before the host knows them. The rows of the items are consecutive,
+     * and no option needs a history. sample_queue() queues it into *sampling,
+     * or into a new one if that is NULL, and sample_read() waits for it and
+     * completes the items; there is one such pair at a time for a sampling.
+     * It may be queued in a step, and is read after it.
+     * *tokens, (count, 1) uint32, is on the device until the next pair, for
+     * embedding; it may have a stride, and 0 for an item that fails. All are
+     * NULL where sampling does not wait. */
+    bauta_status (*sample_queue)(bt_stream *stream, bt_sampling **sampling,
+                                 const bt_sample_args *args, bt_tensor *tokens,
+                                 bauta_error *err);
+    bauta_status (*sample_read)(bt_stream *stream, bt_sampling *sampling,
+                                const bt_sample_args *args, bauta_error *err);
+    void (*sampling_free)(bt_sampling *sampling);
 
     /* Uninitialised memory, aligned to 64 bytes or more. The CPU's needs no
      * stream. */

@@ -332,15 +332,21 @@ static void add_embedding(forward_state *state, residual_stream *r,
                                BT_IGNORE_INDEX));
 }
 
+static bt_tensor *embed_tokens(forward_state *state)
+{
+    const bt_forward_input *input = state->input;
+    bt_tensor *table = &state->model->tokens;
+    float scale = state->config->embed_scale;
+    if (input->ids_tensor)
+        return bt_op_embedding_of(state->tape, table, input->ids_tensor, scale);
+    return bt_op_embedding(state->tape, table, input->ids, input->tokens, scale,
+                           state->config->padding_token);
+}
+
 static residual_stream embed(forward_state *state)
 {
     bt_stack *stack = state->stack;
-    residual_stream r = {
-        bt_op_embedding(state->tape, &state->model->tokens, state->input->ids,
-                        state->input->tokens, state->config->embed_scale,
-                        state->config->padding_token),
-        NULL
-    };
+    residual_stream r = { embed_tokens(state), NULL };
     if (stack->types.rows)
         add_embedding(state, &r, &stack->types, state->input->token_types, 0);
     if (stack->positions.rows)

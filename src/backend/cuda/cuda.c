@@ -83,8 +83,36 @@ static bauta_status step_end(bt_stream *base, bauta_error *err)
     bauta_status status =
         error ? bt_cuda_failed(error, "a step of decoding failed", err)
               : BAUTA_OK;
+    bauta_status marked = bt_cuda_sampling_mark(stream, status ? NULL : err);
     leave(stream->before);
-    return status;
+    return status ? status : marked;
+}
+
+/* ---- Sampling in two parts --------------------------------------------- */
+
+static bauta_status sample_queue(bt_stream *stream, bt_sampling **sampling,
+                                 const bt_sample_args *args, bt_tensor *tokens,
+                                 bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_sample_queue(bt_cuda_stream_of(stream), sampling, args,
+                                tokens, err));
+}
+
+static bauta_status sample_read(bt_stream *stream, bt_sampling *sampling,
+                                const bt_sample_args *args, bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_sample_read(bt_cuda_stream_of(stream), sampling, args, err));
+}
+
+static void sampling_free(bt_sampling *sampling)
+{
+    int before;
+    if (!sampling || enter(bt_cuda_sampling_number(sampling), &before, NULL))
+        return;
+    bt_cuda_sampling_free(sampling);
+    leave(before);
 }
 
 /* ---- Buffers ----------------------------------------------------------- */
@@ -237,6 +265,9 @@ const bt_backend bt_cuda_backend = {
     .sync = sync_stream,
     .step_begin = step_begin,
     .step_end = step_end,
+    .sample_queue = sample_queue,
+    .sample_read = sample_read,
+    .sampling_free = sampling_free,
     .alloc = buffer_alloc,
     .free = buffer_free,
     .upload = upload,
