@@ -88,8 +88,8 @@ static bauta_status check_strides(const char *name, const void *tensor,
     return BAUTA_OK;
 }
 
-/* The arguments of a launch, but for those of its jobs (job_params). The maps of
- * pages are left out where no row sees anything. */
+/* The arguments of a launch, but for those of its jobs (job_params). The maps
+ * of pages are left out where no row sees anything. */
 static bauta_status call_params(decode_params *p, const bt_cuda_decode *decode,
                                 const bauta_attention_shape *shape,
                                 const uint16_t *q, const bt_cuda_pages *pages,

@@ -93,9 +93,9 @@ typedef struct decode_work {
 
 template <int D> struct decode_shared {
     typedef kernel_traits<D> of;
-    uint16_t q[of::items][ROWS][D + 8];  /* + 8: rows in different banks */
-    uint16_t weights[ROWS][BLOCK + 8];   /* of a block of keys */
-    float4 sum[WARPS][ROWS];             /* of a warp's weights, by thread */
+    uint16_t q[of::items][ROWS][D + 8]; /* + 8: rows in different banks */
+    uint16_t weights[ROWS][BLOCK + 8];  /* of a block of keys */
+    float4 sum[WARPS][ROWS];            /* of a warp's weights, by thread */
     float2 top[WARPS][ROWS]; /* maxima of a warp's scores: see PROBE_KEYS */
     float correction[WARPS][ROWS]; /* by softmax tile, when a base moved */
     decode_work work[of::items];

@@ -231,11 +231,9 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
 #pragma unroll
         for (int r = 0; r < HALVES; r++)
             if (bits[i] >= 0)
-                word[i][r] =
-                    b.words
-                        ? b.words[tile + i]
-                        : p->bits[(size_t)bits[i] * p->unit_rows +
-                                  at->query[r]];
+                word[i][r] = b.words ? b.words[tile + i]
+                                     : p->bits[(size_t)bits[i] * p->unit_rows +
+                                               at->query[r]];
     }
 #pragma unroll
     for (int i = 0; i < 1 + pair; i++) {
