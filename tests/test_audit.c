@@ -3,6 +3,7 @@
  * refuses. Random models are in test_audit_random.c; injected faults are in
  * test_audit_faults.c. */
 #include "allocation_faults.h"
+#include "audit/perturbation.h"
 #include "audit_fixtures.h"
 #include "model_folders.h"
 #include "tiny_models.h"
@@ -71,6 +72,44 @@ static void every_available_model_passes(void **state)
             skipped++;
     }
     printf("%zu folders are not there and were skipped\n", skipped);
+}
+
+/* Tokens that were never trained have nearly equal embeddings. */
+static void a_different_token_has_a_far_embedding(void **state)
+{
+    enum { VOCAB = 200, WIDTH = 8, FAR = 11 };
+    bauta_model *model;
+    bauta_error err;
+    float table[VOCAB * WIDTH], scratch[2 * WIDTH];
+    test_random r = test_random_from(seed);
+    (void)state;
+    if (bauta_model_create(&model,
+                           "{\"model_type\": \"gpt2\", \"n_embd\": 8, "
+                           "\"n_head\": 1, \"n_layer\": 1, "
+                           "\"vocab_size\": 200, \"n_positions\": 16}",
+                           1, &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < BT_LEN(table); i++)
+        table[i] = 1.0f + 1e-4f * (float)test_below(&r, 8);
+    for (size_t i = 0; i < WIDTH; i++)
+        for (size_t t = 0; t < VOCAB; t += FAR)
+            table[t * WIDTH + i] = -1.0f;
+    assert_int_equal(
+        bauta_model_write_tensor(model, "transformer.wte.weight", table, &err),
+        BAUTA_OK);
+    bt_audit_state a = { .model = model, .seed = seed, .scratch = scratch };
+    for (size_t i = 0; i < 100; i++) {
+        uint32_t id = (uint32_t)test_below(&r, VOCAB);
+        uint32_t other = bt_different_token(&a, id, i);
+        assert_int_equal(other % FAR == 0, id % FAR != 0);
+    }
+    for (size_t i = 0; i < BT_LEN(table); i++)
+        table[i] = 1.0f;
+    assert_int_equal(
+        bauta_model_write_tensor(model, "transformer.wte.weight", table, &err),
+        BAUTA_OK);
+    assert_int_equal(bt_different_token(&a, 3, 0), 3);
+    bauta_model_free(model);
 }
 
 /* This check learns nothing; all others pass. */
@@ -299,6 +338,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_family_passes),
         cmocka_unit_test(every_available_model_passes),
+        cmocka_unit_test(a_different_token_has_a_far_embedding),
         cmocka_unit_test(packed_models_pass),
         cmocka_unit_test(findings_can_be_read_as_json),
         cmocka_unit_test(bad_audit_arguments_are_errors),

@@ -22,29 +22,51 @@ size_t bt_probe_row(const bt_audit_state *a, const bt_probe_input *r, size_t n)
     return count > 1 ? n * (r->rows - 1) / (count - 1) : 0;
 }
 
-static bool embeddings_differ(const bt_model_store *store, uint32_t a,
-                              uint32_t b, float *scratch)
+/* The squared distance of two embeddings, as a share of their squared norms;
+ * 0 if they cannot be read. */
+static double embedding_distance(const bt_model_store *store, uint32_t a,
+                                 uint32_t b, float *scratch)
 {
     size_t width = store->model->config.width;
-    return !bt_embedding_read(store, a, scratch, NULL) &&
-           !bt_embedding_read(store, b, scratch + width, NULL) &&
-           memcmp(scratch, scratch + width, width * sizeof(*scratch)) != 0;
+    const float *x = scratch, *y = scratch + width;
+    double apart = 0, norms = 0;
+    if (bt_embedding_read(store, a, scratch, NULL) ||
+        bt_embedding_read(store, b, scratch + width, NULL))
+        return 0;
+    for (size_t i = 0; i < width; i++) {
+        double d = (double)x[i] - y[i];
+        apart += d * d;
+        norms += (double)x[i] * x[i] + (double)y[i] * y[i];
+    }
+    return norms > 0 ? apart / norms : 0;
 }
 
+/* A vocabulary may have many tokens that were never trained, whose embeddings
+ * are nearly equal: with one of them for the other, no output would change in
+ * bfloat16. So the first of some tokens that is far from `id` is taken, or the
+ * farthest. */
 uint32_t bt_different_token(const bt_audit_state *a, uint32_t id, size_t salt)
 {
+    enum { CANDIDATES = 64 };
+    const double far = 0.25;
     const bt_model_store *store = a->model->store;
     const uint32_t key[2] = { (uint32_t)a->seed, (uint32_t)(a->seed >> 32) };
     const uint32_t counter[4] = { id, (uint32_t)salt, 0x61756469, 0 };
     size_t vocab = store->model->config.vocab_size;
-    uint32_t random[4];
+    uint32_t random[4], best = id;
+    double farthest = 0;
     bt_philox(random, counter, key);
-    for (size_t n = 0; n < vocab; n++) {
+    for (size_t n = 0; n < vocab && farthest < far; n++) {
         uint32_t other = (uint32_t)((random[0] + n) % vocab);
-        if (embeddings_differ(store, id, other, a->scratch))
-            return other;
+        double distance = embedding_distance(store, id, other, a->scratch);
+        if (distance > farthest) {
+            farthest = distance;
+            best = other;
+        }
+        if (n >= CANDIDATES && farthest > 0)
+            break;
     }
-    return id;
+    return best;
 }
 
 /* Side and row of probe n; those of the source come first. */

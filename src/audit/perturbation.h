@@ -12,7 +12,8 @@
 size_t bt_probe_count(const bt_audit_state *a, const bt_probe_input *r);
 size_t bt_probe_row(const bt_audit_state *a, const bt_probe_input *r, size_t n);
 
-/* A token whose embedding differs from that of `id`; `id` if there is none. */
+/* A token whose embedding is far from that of `id`, or the farthest of some;
+ * `id` if all embeddings are equal. */
 uint32_t bt_different_token(const bt_audit_state *a, uint32_t id, size_t salt);
 
 typedef struct bt_perturbation bt_perturbation;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* check_cuda_batches.c - generation on a GPU does not depend on the batch.
  *
- *   check_cuda_batches [--cpu] [--gpt2] [--batches N] [--seed N]
+ *   check_cuda_batches [--cpu] [--gpt2] [--plain] [--only FAMILY]
+ *                      [--batches N] [--seed N]
  *
  * For a small model of every family with a decoder, in bfloat16: texts are
  * generated alone, by greedy search, sampling and beam search. Their
@@ -10,10 +11,12 @@
  * arrive at random steps, with and without a prefix cache, for several limits
  * of sequences and of tokens in a step. All tokens, log-probabilities and
  * scores are compared bit for bit. --gpt2 adds GPT-2 124M with random weights.
- * --cpu runs the same in float32 on the CPU. */
+ * --plain launches the kernels of every step one by one instead of replaying
+ * steps. --cpu runs the same in float32 on the CPU. */
 #include "cuda/tiny_models.h"
 
 #include "bauta.h"
+#include "runtime/context.h"
 
 #include <stdbool.h>
 #include <stdio.h>
@@ -133,18 +136,48 @@ static bauta_request request_of(const text *t, size_t tag)
 
 /* ---- Checks -------------------------------------------------------------- */
 
-static bool results_equal(const bauta_result *a, const bauta_result *b)
+/* The first token in which two hypotheses differ, or their common length. */
+static size_t first_difference(const bauta_hypothesis *x,
+                               const bauta_hypothesis *y)
 {
-    if (a->status || b->status || a->count != b->count)
+    size_t i = 0;
+    while (i < x->count && i < y->count && x->tokens[i] == y->tokens[i] &&
+           memcmp(&x->logprobs[i], &y->logprobs[i], sizeof(float)) == 0)
+        i++;
+    return i;
+}
+
+static bool hypotheses_equal(const bauta_hypothesis *x,
+                             const bauta_hypothesis *y)
+{
+    return x->count == y->count && x->finish == y->finish &&
+           first_difference(x, y) == x->count &&
+           memcmp(&x->score, &y->score, sizeof(x->score)) == 0;
+}
+
+/* Whether they are equal; if not, `what` says where they differ. */
+static bool results_equal(const bauta_result *a, const bauta_result *b,
+                          char *what, size_t size)
+{
+    what[0] = '\0';
+    if (a->status || b->status || a->count != b->count) {
+        snprintf(what, size, "status %d and %d, %zu and %zu hypotheses",
+                 (int)a->status, (int)b->status, a->count, b->count);
         return false;
+    }
     for (size_t i = 0; i < a->count; i++) {
         const bauta_hypothesis *x = a->hypotheses[i], *y = b->hypotheses[i];
-        if (x->count != y->count || x->finish != y->finish ||
-            memcmp(x->tokens, y->tokens, x->count * sizeof(*x->tokens)) != 0 ||
-            memcmp(x->logprobs, y->logprobs, x->count * sizeof(*x->logprobs)) !=
-                0 ||
-            memcmp(&x->score, &y->score, sizeof(x->score)) != 0)
-            return false;
+        size_t at = first_difference(x, y);
+        if (hypotheses_equal(x, y))
+            continue;
+        snprintf(what, size, "%zu and %zu tokens, scores %a and %a, token %zu",
+                 x->count, y->count, (double)x->score, (double)y->score, at);
+        if (at < x->count && at < y->count)
+            snprintf(what + strlen(what), size - strlen(what),
+                     ": %u with %a and %u with %a", x->tokens[at],
+                     (double)x->logprobs[at], y->tokens[at],
+                     (double)y->logprobs[at]);
+        return false;
     }
     return true;
 }
@@ -196,11 +229,19 @@ static void check_alone(subject *s)
 }
 
 static void results_check(const subject *s, bauta_generator *generator,
-                          size_t *taken)
+                          const bauta_generator_options *how, size_t *taken)
 {
     for (bauta_result *r; (r = bauta_generator_take(generator)); ++*taken) {
-        expect(results_equal(r, s->texts[r->tag].alone), s->family,
-               "a text differs in a batch");
+        const text *t = &s->texts[r->tag];
+        char where[256], what[512];
+        bool equal = results_equal(r, t->alone, where, sizeof(where));
+        snprintf(what, sizeof(what),
+                 "text %zu (%zu beams, sampled %d, %zu + %zu tokens) differs "
+                 "in a batch of %zu sequences, %zu tokens, %zu cached: %s",
+                 r->tag, t->options.num_beams, t->options.do_sample,
+                 t->source_count, t->count, how->max_sequences,
+                 how->max_batched_tokens, how->cached_sequences, where);
+        expect(equal, s->family, what);
         bauta_result_free(r);
     }
 }
@@ -231,13 +272,22 @@ static void check_batch(const subject *s)
             need(bauta_generator_add(generator, &request, &err), &err);
         }
         need(bauta_generator_step(generator, NULL, &err), &err);
-        results_check(s, generator, &taken);
+        results_check(s, generator, &how, &taken);
     }
     bauta_generator_free(generator);
 }
 
+/* The table of the context's device without recorded steps. */
+static void forbid_replay(bauta_context *context)
+{
+    static bt_backend plain;
+    plain = *context->stream->backend;
+    plain.step_begin = NULL;
+    context->stream->backend = &plain;
+}
+
 static void check_model(const char *family, const char *config,
-                        const char *device, size_t batches)
+                        const char *device, bool replay, size_t batches)
 {
     static subject s;
     bauta_options options = BAUTA_OPTIONS_INIT;
@@ -246,13 +296,15 @@ static void check_model(const char *family, const char *config,
     options.device = device;
     options.dtype = strcmp(device, "cpu") ? BAUTA_BFLOAT16 : BAUTA_FLOAT32;
     need(bauta_context_create(&s.context, &options, &err), &err);
+    if (!replay)
+        forbid_replay(s.context);
     need(bauta_model_create(&s.model, config, 3, &err), &err);
     need(bauta_model_to(s.model, s.context, &err), &err);
     s.encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
     if (bauta_model_kind_of(s.model) != BAUTA_ENCODER_ONLY) {
         texts_make(&s);
         check_alone(&s);
-        for (size_t i = 0; i < batches && !failures; i++)
+        for (size_t i = 0; i < batches; i++)
             check_batch(&s);
         printf("%-10s %zu batches, %zu checks so far\n", family, batches,
                checks);
@@ -270,15 +322,19 @@ static const char gpt2[] =
 
 int main(int argc, char **argv)
 {
-    const char *device = "cuda";
+    const char *device = "cuda", *only = NULL;
     size_t batches = 100;
     uint64_t seed = 20261117;
-    bool large = false;
+    bool large = false, replay = true;
     for (int i = 1; i < argc; i++) {
         if (!strcmp(argv[i], "--cpu"))
             device = "cpu";
         else if (!strcmp(argv[i], "--gpt2"))
             large = true;
+        else if (!strcmp(argv[i], "--plain"))
+            replay = false;
+        else if (!strcmp(argv[i], "--only") && i + 1 < argc)
+            only = argv[++i];
         else if (!strcmp(argv[i], "--batches") && i + 1 < argc)
             batches = (size_t)strtoull(argv[++i], NULL, 10);
         else if (!strcmp(argv[i], "--seed") && i + 1 < argc)
@@ -287,10 +343,11 @@ int main(int argc, char **argv)
     printf("seed %llu (--seed sets another)\n", (unsigned long long)seed);
     random_state = seed;
     for (size_t i = 0; i < TINY_MODELS; i++)
-        check_model(tiny_models[i].family, tiny_models[i].config, device,
-                    batches);
+        if (!only || !strcmp(only, tiny_models[i].family))
+            check_model(tiny_models[i].family, tiny_models[i].config, device,
+                        replay, batches);
     if (large)
-        check_model("gpt2-124m", gpt2, device, batches);
+        check_model("gpt2-124m", gpt2, device, replay, batches);
     printf("%zu checks, %zu failures\n", checks, failures);
     return failures != 0;
 }

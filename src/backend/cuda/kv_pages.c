@@ -196,6 +196,17 @@ static bool layer_holds(const bt_cuda_kv_step *step, const bt_kv_batch *batch,
     return blocks == step->blocks && rows == step->rows;
 }
 
+/* Pages of one layer may be those of the last batch and pages of another not:
+ * sequences that end give their pages back, and others take them. */
+static bool all_layers_hold(const bt_cuda_kv_step *step,
+                            const bt_kv_batch *batch)
+{
+    for (size_t l = 0; l < step->layers; l++)
+        if (!layer_holds(step, batch, l))
+            return false;
+    return step->layers > 0;
+}
+
 static bauta_status build(bt_cuda_stream *stream, bt_cuda_kv_step *step,
                           const bt_kv_batch *batch, bauta_error *err)
 {
@@ -246,9 +257,13 @@ bauta_status bt_cuda_kv_step_of(bt_cuda_stream *stream, bt_cuda_kv_step **out,
             oldest = at;
     }
     bauta_status status = BAUTA_OK;
-    uint64_t number = bt_cuda_step_number(); // in a step no table changes
+    // In a step no table changes, so the first look is for all its layers.
+    uint64_t number = bt_cuda_step_number();
     bool holds = step && number && step->checked == number;
-    if (!holds && (!step || !layer_holds(step, batch, layer))) {
+    if (step && !holds)
+        holds = number ? all_layers_hold(step, batch)
+                       : layer_holds(step, batch, layer);
+    if (!holds) {
         step = step ? step : oldest;
         status = build(stream, step, batch, err);
     }
