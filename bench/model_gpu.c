@@ -2,18 +2,20 @@
 /* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
  *
  *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
- *             [--generate N] [--batch N] [--profile 1] [--graphs 0]
- *             [--folder DIR]
+ *             [--generate N] [--batch N] [--profile 1] [--shares 1]
+ *             [--graphs 0] [--ahead 0] [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
  * tokens, for one sequence and for a batch. --profile waits for every operation
  * and prints how long each took in all, by its kind, the width of its result
- * and, for products, the number of terms (of dW: its rows). --graphs 0 queues
- * every kernel of a step by itself. --folder loads a model (bench/make_llama.py
- * makes some of 1 and 8 billion parameters) and generates; only with --steps
- * it is trained, too. */
+ * and, for products, the number of terms (of dW: its rows). --shares prints by
+ * how much a step of generation is shorter without the operations of each kind:
+ * what they take in their places. --graphs 0 queues every kernel of a step by
+ * itself, and --ahead 0 no step before the tokens of the one before are known.
+ * --folder loads a model (bench/make_llama.py makes some of 1 and 8 billion
+ * parameters) and generates; only with --steps it is trained, too. */
 #include "backend/cuda/stream.h"
 #include "runtime/context.h"
 
@@ -35,7 +37,8 @@ static const char llama1b[] =
 
 typedef struct settings {
     const char *config, *folder;
-    size_t sequences, length, steps, generate, batch, profile, graphs;
+    size_t sequences, length, steps, generate, batch, profile, graphs, shares,
+        ahead;
 } settings;
 
 static bauta_error err;
@@ -173,6 +176,7 @@ static void profile_begin(bauta_context *context)
     profile.inner = context->stream->backend;
     profile.timed = *profile.inner;
     profile.timed.step_begin = NULL; // its operations would not be issued
+    profile.timed.sample_queue = NULL;
     profile.count = 0;
 #define TAKE(name) profile.timed.name = timed_##name;
     BT_OP_MAP(TAKE)
@@ -265,11 +269,23 @@ static bauta_status watched_sample(bt_stream *stream,
     return status;
 }
 
-static void watch_begin(bauta_context *context, bool graphs)
+static bauta_status watched_read(bt_stream *stream, bt_sampling *sampling,
+                                 const bt_sample_args *args, bauta_error *e)
+{
+    double start = now();
+    bauta_status status = watch.inner->sample_read(stream, sampling, args, e);
+    watch.waited += now() - start;
+    return status;
+}
+
+static void watch_begin(bauta_context *context, bool graphs, bool ahead)
 {
     watch.inner = context->stream->backend;
     watch.table = *watch.inner;
     watch.table.sample = watched_sample;
+    watch.table.sample_read = watched_read;
+    if (!ahead)
+        watch.table.sample_queue = NULL;
     if (!graphs)
         watch.table.step_begin = NULL;
     context->stream->backend = &watch.table;
@@ -290,17 +306,16 @@ static void print_counts(bauta_context *context,
            now.patched - before->patched);
 }
 
-static void generate(bauta_context *context, const bauta_model *model,
-                     size_t count, size_t tokens, bool profiled)
+/* A generator of `count` sequences of so many tokens after a prompt of 16. */
+static void generator_make(bauta_generator **out, bauta_context *context,
+                           const bauta_model *model, size_t count,
+                           size_t tokens)
 {
-    bt_cuda_step_counts counts =
-        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
     enum { PROMPT = 16 };
     uint32_t prompt[PROMPT];
     bauta_generator *generator;
     bauta_generator_options how = BAUTA_GENERATOR_OPTIONS_INIT;
     bauta_generate_options options = BAUTA_GENERATE_OPTIONS_INIT;
-    size_t left = 1, steps = 0;
     how.max_sequences = count;
     options.max_new_tokens = tokens;
     need(bauta_generator_create(&generator, context, model, NULL, &how, &err));
@@ -314,6 +329,17 @@ static void generate(bauta_context *context, const bauta_model *model,
         request.options = &options;
         need(bauta_generator_add(generator, &request, &err));
     }
+    *out = generator;
+}
+
+static void generate(bauta_context *context, const bauta_model *model,
+                     size_t count, size_t tokens, bool profiled)
+{
+    bt_cuda_step_counts counts =
+        bt_cuda_steps_counts(bt_cuda_stream_of(context->stream)->steps);
+    bauta_generator *generator;
+    size_t left = 1, steps = 0;
+    generator_make(&generator, context, model, count, tokens);
     double start = 0;
     for (; left; steps++) {
         if (steps == 4 && profiled)
@@ -338,9 +364,100 @@ static void generate(bauta_context *context, const bauta_model *model,
     bauta_generator_free(generator);
 }
 
+/* ---- Shares -------------------------------------------------------------- */
+
+/* What an operation takes in its place in a step: by how much steps are shorter
+ * without it. The kernels of a step overlap and are replayed by graphs, so it
+ * is less than the operation takes alone. Its output keeps what an earlier step
+ * left there; tokens are of no meaning then, and the time does not depend on
+ * them. */
+static struct {
+    const bt_backend *inner;
+    bt_backend table;
+    bool counts; /* operations of a step are added to the profile */
+    const profile_row *left_out; /* NULL: none */
+} shares;
+
+static bool shares_skip(bt_op op, size_t columns, size_t terms)
+{
+    const profile_row *r = shares.left_out;
+    if (shares.counts)
+        profile_add(op, columns, terms, 0);
+    return r && r->op == op && r->columns == columns && r->terms == terms;
+}
+
+#define SHARED(name)                                                     \
+    static bauta_status shared_##name(                                   \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *e) \
+    {                                                                    \
+        if (shares_skip(BT_OP_##name, WIDTH_##name,                      \
+                        terms_of(BT_OP_##name, args)))                   \
+            return BAUTA_OK;                                             \
+        return shares.inner->name(stream, args, e);                      \
+    }
+BT_OP_MAP(SHARED)
+
+static void shares_begin(bauta_context *context)
+{
+    shares.inner = context->stream->backend;
+    shares.table = *shares.inner;
+#define SHARE(name) shares.table.name = shared_##name;
+    BT_OP_MAP(SHARE)
+    // Tokens are needed, and these are not in the step.
+    shares.table.sample = shares.inner->sample;
+    shares.table.beam = shares.inner->beam;
+    shares.table.kv_copy = shares.inner->kv_copy;
+    context->stream->backend = &shares.table;
+}
+
+/* The median time of a step, in microseconds. The operation is left out after
+ * some steps that have it, so that its output is not anything. */
+static double shares_run(bauta_context *context, const bauta_model *model,
+                         size_t count, const profile_row *left_out)
+{
+    enum { WITH = 8, AGAIN = 8, STEPS = 96 };
+    double taken[STEPS];
+    bauta_generator *generator;
+    generator_make(&generator, context, model, count, WITH + AGAIN + STEPS + 1);
+    for (size_t i = 0; i < WITH + AGAIN + STEPS; i++) {
+        size_t left;
+        shares.left_out = i < WITH ? NULL : left_out;
+        shares.counts = !left_out && i == WITH;
+        double start = now();
+        need(bauta_generator_step(generator, &left, &err));
+        if (i >= WITH + AGAIN)
+            taken[i - WITH - AGAIN] = now() - start;
+    }
+    shares.left_out = NULL;
+    bauta_generator_free(generator);
+    qsort(taken, STEPS, sizeof(*taken), by_size);
+    return taken[STEPS / 2] * 1e6;
+}
+
+static void print_shares(bauta_context *context, const bauta_model *model,
+                         size_t count)
+{
+    double sum = 0;
+    profile.count = 0;
+    shares_begin(context);
+    double all = shares_run(context, model, count, NULL);
+    size_t rows = profile.count;
+    printf("shares of a step of %zu sequences, %.1f us:\n", count, all);
+    for (size_t i = 0; i < rows; i++) {
+        const profile_row *r = &profile.rows[i];
+        double gain = all - shares_run(context, model, count, r);
+        sum += gain;
+        printf("  %-16s %6zu %6zu  %3zu calls  %7.1f us  %6.2f each\n",
+               bt_op_name(r->op), r->columns, r->terms, r->calls, gain,
+               gain / (double)r->calls);
+    }
+    printf("  everything else: %.1f us\n", all - sum);
+    context->stream->backend = shares.inner;
+}
+
 int main(int argc, char **argv)
 {
-    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1 };
+    settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1, 0, 1 };
     bool steps_given = false;
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
@@ -362,6 +479,10 @@ int main(int argc, char **argv)
             o.folder = argv[i + 1];
         else if (!strcmp(argv[i], "--graphs"))
             o.graphs = value;
+        else if (!strcmp(argv[i], "--shares"))
+            o.shares = value;
+        else if (!strcmp(argv[i], "--ahead"))
+            o.ahead = value;
     }
     bauta_context *context;
     bauta_model *model;
@@ -384,7 +505,7 @@ int main(int argc, char **argv)
            (double)bauta_model_parameter_count(model) * 1e-6,
            o.folder ? "loaded" : "created and moved", now() - start,
            peak_memory() >> 20);
-    watch_begin(context, o.graphs != 0);
+    watch_begin(context, o.graphs != 0, o.ahead != 0);
     if (o.steps)
         train(context, model, &o);
     if (o.generate) {
@@ -394,6 +515,10 @@ int main(int argc, char **argv)
             generate(context, model, 1, o.generate, true);
         if (o.profile)
             generate(context, model, o.batch, o.generate, true);
+        if (o.shares)
+            print_shares(context, model, 1);
+        if (o.shares)
+            print_shares(context, model, o.batch);
     }
     bauta_model_free(model);
     bauta_context_free(context);

@@ -286,9 +286,8 @@ static void rows(void)
                               .y = { b, 0 } };
     TIME("rotary", n * 4, call(bt_cuda_rotary(&r, NULL, &error)));
     void *table = alloc((size_t)VOCAB * WIDTH * 4);
-    bt_cuda_embedding_args e = { BAUTA_BFLOAT16, ROWS, WIDTH,
-                                 { table, 0 },   ids,  1.0f,
-                                 { a, 0 } };
+    bt_cuda_embedding_args e = { BAUTA_BFLOAT16, ROWS, WIDTH,   { table, 0 },
+                                 { ids, 1 },     1.0f, { a, 0 } };
     TIME("embedding", n * 4, call(bt_cuda_embedding(&e, NULL, &error)));
     void *sorting = alloc(bt_cuda_embedding_workspace(ROWS));
     bt_cuda_embedding_backward_args h = { .dtype = BAUTA_BFLOAT16,
@@ -424,7 +423,7 @@ static void sampling(void)
         char name[64];
         snprintf(name, sizeof(name), "greedy, %zu rows", n);
         TIME(name, n * VOCAB * 4,
-             call(bt_cuda_sample_greedy(n, VOCAB, BAUTA_FLOAT32, x, to,
+             call(bt_cuda_sample_greedy(n, VOCAB, BAUTA_FLOAT32, x, to, NULL,
                                         workspace, NULL, &error)));
         for (int k = 0; k < 3; k++) {
             for (int i = 0; i < MOST; i++) {
@@ -436,8 +435,8 @@ static void sampling(void)
             snprintf(name, sizeof(name), "sample%s%s, %zu rows",
                      k ? " top-k 50" : "", k == 2 ? " top-p 0.9" : "", n);
             TIME(name, n * VOCAB * 4,
-                 call(bt_cuda_sample(n, VOCAB, BAUTA_FLOAT32, x, how, to, work,
-                                     NULL, &error)));
+                 call(bt_cuda_sample(n, VOCAB, BAUTA_FLOAT32, x, how, to, NULL,
+                                     work, NULL, &error)));
         }
     }
     bt_cuda_beam_row beams[MOST] = { 0 };

@@ -63,7 +63,7 @@ foreach(kernel ${kernels})
   get_filename_component(name ${kernel} NAME_WE)
   # As on the CPU, only what the source fuses is fused; see ops_device.h.
   set(fusing "")
-  if(name MATCHES "^ops_")
+  if(name MATCHES "^ops_|^attention_decode_short")
     set(fusing -fmad=false)
   endif()
   add_custom_command(OUTPUT ${made}/${name}.o

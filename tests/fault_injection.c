@@ -378,19 +378,18 @@ bt_tensor *WRAP(bt_op_attention)(bt_tape *tape, bt_tensor *q, bt_tensor *k,
                                  bias);
 }
 
-DECLARE(bt_op_paged_attention);
-bt_tensor *WRAP(bt_op_paged_attention)(bt_tape *tape, bt_tensor *q,
-                                       const bt_kv_batch *kv, size_t layer,
-                                       const bt_attention_plan *plan,
-                                       size_t heads, size_t kv_heads,
-                                       size_t value_dim, float scale,
-                                       const bt_bias_op *bias)
+DECLARE(bt_op_write_and_attend);
+bt_tensor *WRAP(bt_op_write_and_attend)(bt_tape *tape, bt_tensor *q,
+                                        bt_tensor *k, const bt_tensor *v,
+                                        const bt_paged_attention_op *op,
+                                        const uint32_t *positions,
+                                        const float *frequencies)
 {
+    bt_paged_attention_op wrong = *op;
     need(stack.input);
-    if (kv == stack.input->self_kv)
-        plan = plan_under(rule_for(STEP, layer, false), plan, tape);
-    return REAL(bt_op_paged_attention)(tape, q, kv, layer, plan, heads,
-                                       kv_heads, value_dim, scale, bias);
+    wrong.plan = plan_under(rule_for(STEP, op->layer, false), op->plan, tape);
+    return REAL(bt_op_write_and_attend)(tape, q, k, v, &wrong, positions,
+                                        frequencies);
 }
 
 /* ---- attention --------------------------------------------------------- */

@@ -5,6 +5,9 @@
 #include "random_requests.h"
 #include "tiny_models.h"
 
+#include "backend/backend.h"
+#include "runtime/context.h"
+
 #include <math.h>
 
 static temp_folder place;
@@ -83,6 +86,127 @@ static void other_requests_change_no_bit(void **state)
         }
         printf("%s: %zu tokens were shared\n", families[m], shared);
         assert_true(shared > 0);
+        results_free(want, MANY);
+        generation_fixture_release(&s);
+    }
+}
+
+/* ---- steps ahead ------------------------------------------------------- */
+
+/* The CPU as a device whose tokens the host knows late: results are given out
+ * by sample_read() only. */
+typedef struct late_sampling {
+    bt_sampling base;
+    size_t count;
+    bt_sample_status status[64];
+    bt_sampled_token token[64];
+    uint32_t ids[64];
+    bt_buffer buffer;
+    bool pending;
+} late_sampling;
+
+static size_t queued_samplings;
+
+static bauta_status late_queue(bt_stream *stream, bt_sampling **out,
+                               const bt_sample_args *args, bt_tensor *tokens,
+                               bauta_error *err)
+{
+    late_sampling *s = (late_sampling *)*out;
+    if (!s)
+        s = calloc(1, sizeof(*s));
+    assert_non_null(s);
+    assert_false(s->pending);
+    assert_in_range(args->count, 1, BT_LEN(s->ids));
+    *out = &s->base;
+    s->base.backend = stream->backend;
+    s->count = args->count;
+    bauta_status status = bt_cpu_backend.sample(stream, args, err);
+    for (size_t i = 0; i < args->count; i++) {
+        bt_sample_item *item = &args->items[i];
+        assert_int_equal(item->row, args->items[0].row + i);
+        s->status[i] = item->status;
+        s->token[i] = item->token;
+        s->ids[i] = item->status ? 0 : item->token.token;
+        item->status = BT_SAMPLE_OK;
+        item->token.token = VOCAB + 1; // not known yet
+    }
+    s->buffer = bt_buffer_of_host(s->ids, sizeof(s->ids));
+    *tokens = bt_tensor_of(&s->buffer, BAUTA_UINT32, s->count, 1);
+    s->pending = !status;
+    queued_samplings++;
+    return status;
+}
+
+static bauta_status late_read(bt_stream *stream, bt_sampling *base,
+                              const bt_sample_args *args, bauta_error *err)
+{
+    late_sampling *s = (late_sampling *)base;
+    (void)stream;
+    (void)err;
+    assert_true(s->pending);
+    assert_int_equal(args->count, s->count);
+    for (size_t i = 0; i < s->count; i++) {
+        args->items[i].status = s->status[i];
+        args->items[i].token = s->token[i];
+    }
+    s->pending = false;
+    return BAUTA_OK;
+}
+
+static void late_free(bt_sampling *base)
+{
+    free(base);
+}
+
+/* Without what reads the tokens before, but for a few. */
+static void forget_history(test_random *r, random_request *w)
+{
+    bauta_generate_options *o = &w->options;
+    if (test_below(r, 12) == 0)
+        return;
+    o->num_beams = o->num_return_sequences = 1;
+    o->repetition_penalty = 1.0f;
+    o->presence_penalty = o->frequency_penalty = 0.0f;
+    o->no_repeat_ngram_size = 0;
+    o->bad_word_count = 0;
+    o->max_new_tokens = 1 + test_below(r, 40);
+}
+
+static void steps_queued_ahead_change_no_bit(void **state)
+{
+    (void)state;
+    static random_request drawn[MANY];
+    static bt_backend late;
+    bauta_result *want[MANY], *got[MANY];
+    late = bt_cpu_backend;
+    late.sample_queue = late_queue;
+    late.sample_read = late_read;
+    late.sampling_free = late_free;
+    for (size_t m = 0; m < BT_LEN(families); m++) {
+        test_random r = test_random_from(seed + 50 + m);
+        generation_fixture s =
+            generation_fixture_load(folder_of(families[m]), false, 1);
+        bool encoder = bauta_model_kind_of(s.model) == BAUTA_ENCODER_DECODER;
+        random_requests_draw(&r, drawn, MANY, encoder);
+        for (size_t i = 0; i < MANY; i++)
+            forget_history(&r, &drawn[i]);
+        alone(&s, drawn, MANY, want);
+        queued_samplings = 0;
+        for (size_t round = 0; round < 4; round++) {
+            bauta_generator_options o = BAUTA_GENERATOR_OPTIONS_INIT;
+            o.max_sequences = 6 + test_below(&r, 8);
+            o.max_batched_tokens = 1 + test_below(&r, 60);
+            o.cached_sequences = test_below(&r, 2) * 3;
+            s.context->stream->backend = &late;
+            generate_arriving(&r, &s, &o, drawn, MANY, got);
+            s.context->stream->backend = &bt_cpu_backend;
+            for (size_t i = 0; i < MANY; i++)
+                results_equal(want[i], got[i]);
+            results_free(got, MANY);
+        }
+        printf("%s: %zu samplings were queued\n", families[m],
+               queued_samplings);
+        assert_true(queued_samplings > 0);
         results_free(want, MANY);
         generation_fixture_release(&s);
     }
@@ -539,6 +663,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(other_requests_change_no_bit),
+        cmocka_unit_test(steps_queued_ahead_change_no_bit),
         cmocka_unit_test(requests_wait_until_they_fit),
         cmocka_unit_test(cached_prefixes_are_shared),
         cmocka_unit_test(a_callback_can_cancel_generation),

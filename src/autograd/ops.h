@@ -42,6 +42,10 @@ bt_tensor *bt_op_feed_forward(bt_tape *tape, bt_tensor *x,
  * padding_idx in torch.nn.Embedding. */
 bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
                            size_t rows, float scale, uint32_t padding_id);
+/* The same for ids (rows, 1) on the device, which are known to be in the table.
+ * It leaves no record. */
+bt_tensor *bt_op_embedding_of(bt_tape *tape, bt_tensor *table,
+                              const bt_tensor *ids, float scale);
 
 /* Layer norm (bias may be NULL) or RMS norm over the columns; gain and bias are
  * (1, columns). With `heads` > 1 each head of the columns is normalized

@@ -13,21 +13,26 @@
 bool bt_op_kv_write(bt_tape *tape, const bt_kv_batch *batch, size_t layer,
                     const bt_tensor *k, const bt_tensor *v, size_t kv_heads);
 
-/* The same with rotated keys, see bt_op_rotary(). Returns the rotated queries;
- * NULL if the tape has failed. */
-bt_tensor *bt_op_rotary_kv_write(bt_tape *tape, const bt_kv_batch *batch,
-                                 size_t layer, bt_tensor *q, bt_tensor *k,
-                                 const bt_tensor *v, size_t heads,
-                                 size_t kv_heads, const uint32_t *positions,
-                                 const float *frequencies);
+/* Masked attention over the tokens of the block tables. The sequences of the
+ * plan correspond to the tables, in order. */
+typedef struct bt_paged_attention_op {
+    const bt_kv_batch *batch;
+    size_t layer;
+    const bt_attention_plan *plan;
+    size_t heads, kv_heads, value_dim;
+    float scale;            /* 0: 1 / sqrt(dim) */
+    const bt_bias_op *bias; /* or NULL */
+} bt_paged_attention_op;
 
-/* Masked attention over the tokens of the block tables and the new rows. The
- * sequences of the plan correspond to the tables, in order. bias may be
- * NULL. */
 bt_tensor *bt_op_paged_attention(bt_tape *tape, bt_tensor *q,
-                                 const bt_kv_batch *batch, size_t layer,
-                                 const bt_attention_plan *plan, size_t heads,
-                                 size_t kv_heads, size_t value_dim, float scale,
-                                 const bt_bias_op *bias);
+                                 const bt_paged_attention_op *op);
+
+/* Rotate q and k, unless positions is NULL (see bt_op_rotary), write k and v,
+ * and attend to the tokens of the tables and the new rows. */
+bt_tensor *bt_op_write_and_attend(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                                  const bt_tensor *v,
+                                  const bt_paged_attention_op *op,
+                                  const uint32_t *positions,
+                                  const float *frequencies);
 
 #endif

@@ -286,6 +286,9 @@ typedef struct bt_paged_attention_args {
     float scale;
     const bt_tensor *q, *out;
     const bt_attention_bias *bias; /* or NULL */
+    /* With BT_FUSE_KV_WRITE_ATTENTION: this comes first, of the same batch and
+     * layer. Its q_out, if it has one, is q and undefined after. Else NULL. */
+    const bt_kv_write_args *write;
 } bt_paged_attention_args;
 
 /* ---- Loss -------------------------------------------------------------- */
@@ -327,6 +330,11 @@ typedef struct bt_sample_args {
     size_t count;
     bt_sample_item *items; /* (count) */
 } bt_sample_args;
+
+/* Tokens that a backend has been asked for, until they are read. */
+typedef struct bt_sampling {
+    const struct bt_backend *backend;
+} bt_sampling;
 
 /* One beam search: the best continuations of its open beams, whose logits are
  * in consecutive rows. The best choice comes first; of equal scores the earlier
@@ -445,9 +453,10 @@ typedef struct bt_op_shape {
 /* Operations that a backend runs as one, with the bits of the parts. Where it
  * does not have one, autograd runs the parts. */
 enum {
-    BT_FUSE_LINEAR_ACT = 1,     /* linear, act; linear_dx, act_grad */
-    BT_FUSE_ADD_NORM = 2,       /* add, norm */
-    BT_FUSE_ROTARY_KV_WRITE = 4 /* rotary of q and k, kv_write */
+    BT_FUSE_LINEAR_ACT = 1,        /* linear, act; linear_dx, act_grad */
+    BT_FUSE_ADD_NORM = 2,          /* add, norm */
+    BT_FUSE_ROTARY_KV_WRITE = 4,   /* rotary of q and k, kv_write */
+    BT_FUSE_KV_WRITE_ATTENTION = 8 /* kv_write, paged_attention */
 };
 
 #define BT_OP_SLOT(name)                                                   \
@@ -486,6 +495,22 @@ struct bt_backend {
      * where there is nothing to gain. */
     void (*step_begin)(bt_stream *stream, uint64_t kind);
     bauta_status (*step_end)(bt_stream *stream, bauta_error *err);
+
+    /* Sampling in two parts, so that work can be queued that depends on the
+     * tokens before the host knows them. The rows of the items are consecutive,
+     * and no option needs a history. sample_queue() queues it into *sampling,
+     * or into a new one if that is NULL, and sample_read() waits for it and
+     * completes the items; there is one such pair at a time for a sampling.
+     * It may be queued in a step, and is read after it.
+     * *tokens, (count, 1) uint32, is on the device until the next pair, for
+     * embedding; it may have a stride, and 0 for an item that fails. All are
+     * NULL where sampling does not wait. */
+    bauta_status (*sample_queue)(bt_stream *stream, bt_sampling **sampling,
+                                 const bt_sample_args *args, bt_tensor *tokens,
+                                 bauta_error *err);
+    bauta_status (*sample_read)(bt_stream *stream, bt_sampling *sampling,
+                                const bt_sample_args *args, bauta_error *err);
+    void (*sampling_free)(bt_sampling *sampling);
 
     /* Uninitialised memory, aligned to 64 bytes or more. The CPU's needs no
      * stream. */

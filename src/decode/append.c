@@ -23,6 +23,8 @@ typedef struct append_batch {
     bt_decode_session *session;
     const bt_decode_input *inputs;
     size_t count, tokens;
+    bt_decode_then_fn *then; /* or NULL */
+    void *user;
 } append_batch;
 
 /* ---- checks ------------------------------------------------------------ */
@@ -48,7 +50,7 @@ static bauta_status input_check(bt_decode_session *session,
     bauta_status status = bt_decode_session_check_length(
         session, "the sequence of input", number,
         bt_size_add(sequence->block_table.tokens, input->count), err);
-    if (status)
+    if (status || input->ids_tensor)
         return status;
     return bt_decode_session_check_ids(session, "input", number, input->ids,
                                        input->count, err);
@@ -203,10 +205,20 @@ static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
 
 /* ---- the call ---------------------------------------------------------- */
 
-/* Steps of the same number of sequences are of one kind. */
+/* Steps of the same number of sequences are of one kind, if their tokens come
+ * from the same place: of two steps in a row that get them from the device, the
+ * second is prepared while the first runs. */
 static uint64_t step_kind(const append_batch *b)
 {
-    return (uint64_t)(uintptr_t)b->session * 2654435761u + b->count;
+    const bt_tensor *ids = b->inputs[0].ids_tensor;
+    uint64_t from = ids ? (uint64_t)(uintptr_t)ids->buffer->memory : 0;
+    return ((uint64_t)(uintptr_t)b->session + from * 40503u) * 2654435761u +
+           b->count;
+}
+
+static bauta_status run_then(const append_batch *b, bauta_error *err)
+{
+    return b->then ? b->then(b->user, err) : BAUTA_OK;
 }
 
 /* A pass on all threads. One token for each sequence is a step that comes
@@ -222,6 +234,8 @@ static bauta_status whole_run(const append_batch *b, bauta_error *err)
     bauta_status status =
         bt_decode_worker_run(&session->whole, session->context->tape, session,
                              b->inputs, b->count, err);
+    if (!status)
+        status = run_then(b, err);
     bauta_status ended =
         step ? stream->backend->step_end(stream, status ? NULL : err)
              : BAUTA_OK;
@@ -236,17 +250,25 @@ static bauta_status run(const append_batch *b, bauta_error *err)
     if (session->context->stream->backend->stream_fork && threads > 1 &&
         b->tokens / threads >= SHARE_TOKENS) {
         status = workers_create(session, err);
-        if (!status && split_by_tokens(b))
-            return workers_run(session, err);
+        if (!status && split_by_tokens(b)) {
+            status = workers_run(session, err);
+            return status ? status : run_then(b, err);
+        }
     }
     return status ? status : whole_run(b, err);
 }
 
-bauta_status bt_decode_session_append(bt_decode_session *session,
-                                      const bt_decode_input *inputs,
-                                      size_t count, bauta_error *err)
+bauta_status bt_decode_session_append_then(bt_decode_session *session,
+                                           const bt_decode_input *inputs,
+                                           size_t count,
+                                           bt_decode_then_fn *then, void *user,
+                                           bauta_error *err)
 {
-    append_batch b = { .session = session, .inputs = inputs, .count = count };
+    append_batch b = { .session = session,
+                       .inputs = inputs,
+                       .count = count,
+                       .then = then,
+                       .user = user };
     if (count == 0)
         return BAUTA_OK;
     bauta_status status = inputs_check(&b, err);
@@ -263,4 +285,12 @@ bauta_status bt_decode_session_append(bt_decode_session *session,
     else
         sequences_advance(&b);
     return status;
+}
+
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
+                                      size_t count, bauta_error *err)
+{
+    return bt_decode_session_append_then(session, inputs, count, NULL, NULL,
+                                         err);
 }

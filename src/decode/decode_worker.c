@@ -14,6 +14,7 @@ typedef struct worker_batch {
     const bt_decode_input *inputs;
     size_t count;
     bt_forward_input forward;
+    bt_tensor ids; /* of the forward pass, if they are on the device */
     bt_kv_batch self_kv, cross_kv_batch;
 } worker_batch;
 
@@ -44,7 +45,8 @@ static bool rows_pack(worker_batch *b)
     for (size_t i = 0; i < b->count; i++) {
         const bt_decode_input *input = &b->inputs[i];
         bt_block_table *block_table = &input->sequence->block_table;
-        memcpy(ids + row, input->ids, input->count * sizeof(*ids));
+        if (input->ids)
+            memcpy(ids + row, input->ids, input->count * sizeof(*ids));
         for (size_t t = 0; t < input->count; t++)
             positions[row + t] = (uint32_t)(block_table->tokens + t);
         tables[i] = (bt_kv_sequence){ block_table, row, input->count };
@@ -52,6 +54,11 @@ static bool rows_pack(worker_batch *b)
     }
     b->self_kv = (bt_kv_batch){ b->count, tables };
     b->forward.ids = ids;
+    if (b->inputs[0].ids_tensor) {
+        b->ids =
+            bt_tensor_rows(b->inputs[0].ids_tensor, b->inputs[0].ids_row, rows);
+        b->forward.ids_tensor = &b->ids;
+    }
     b->forward.positions = positions;
     b->forward.self_kv = &b->self_kv;
     return true;

@@ -2,6 +2,7 @@
 /* generator.c - creating a generator, its scratch memory, and public calls. */
 #include "decode/generator.h"
 
+#include "base/array.h"
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/sized.h"
@@ -24,6 +25,8 @@ static bauta_status generator_fill(bauta_generator *g, bauta_error *err)
 {
     g->vocab = bauta_model_vocab_size(g->model);
     g->queue_end = &g->queue;
+    g->now = &g->samples[0];
+    g->next = &g->samples[1];
     bauta_status status = bt_decode_session_create(
         &g->session, g->context, g->model, g->options.cache_bytes, err);
     if (status)
@@ -95,7 +98,12 @@ void bauta_generator_free(bauta_generator *g)
         g->logits.backend->free(&g->logits);
     bt_free(g->logits_row);
     bt_free(g->inputs);
-    bt_free(g->samples);
+    for (size_t i = 0; i < BT_LEN(g->samples); i++) {
+        bt_free(g->samples[i].items);
+        if (g->samples[i].sampling)
+            g->samples[i].sampling->backend->sampling_free(
+                g->samples[i].sampling);
+    }
     bt_free(g->beams);
     bt_free(g->scores);
     bt_free(g->histories);

@@ -25,6 +25,14 @@ typedef struct bt_result_queue {
     size_t first, count, capacity;
 } bt_result_queue;
 
+/* Sampling of the requests without beam search in a step. */
+typedef struct bt_step_samples {
+    bt_sample_item *items; /* (rows_capacity) */
+    size_t pending;        /* of them, whose results were queued; 0: none */
+    bt_sampling *sampling; /* NULL until something was queued, */
+    bt_tensor tokens;      /* (pending, 1) on the device */
+} bt_step_samples;
+
 struct bauta_generator {
     bauta_context *context;
     const bauta_model *model;
@@ -51,12 +59,18 @@ struct bauta_generator {
     /* A step: append, sample, commit. After a failure the next call goes on
      * where it stopped. */
     bool appended, sampled;
+    /* Where every text goes on unless its next token ends it, the next step is
+     * queued before the tokens are known: it reads them on the device. The bits
+     * of a text do not depend on those beside it, so the rows of texts that go
+     * on are right, and the others are not looked at. */
+    bool ahead; /* the next step is queued */
+    bt_step_samples samples[2];
+    bt_step_samples *now, *next; /* these two */
     bt_buffer logits;            /* (rows_capacity, vocab) on the device; rows
                                     have a stride */
     float *logits_row;           /* (vocab) in host memory, for callers */
     size_t rows_capacity;        /* of everything below */
     bt_decode_input *inputs;     /* for each sequence */
-    bt_sample_item *samples;     /* of requests without beam search */
     bt_beam_item *beams;         /* of those with */
     float *scores;               /* of the beams */
     bt_token_history *histories; /* likewise */
@@ -65,6 +79,9 @@ struct bauta_generator {
 /* Start requests from the queue while there is capacity, encode their sources,
  * and give each one that can start its first sequence. */
 bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err);
+
+/* Whether the next request of the queue, if there is one, can start. */
+bool bt_generator_can_start(const bauta_generator *g);
 
 /* Replace a block by a larger one of zeros; the old contents are lost. False
  * when memory runs out. */

@@ -61,7 +61,8 @@ static bauta_status inputs_reserve(bauta_generator *g, bauta_error *err)
         return BAUTA_OK;
     if (!logits_reserve(g, most) ||
         !replace(&g->inputs, most, sizeof(*g->inputs)) ||
-        !replace(&g->samples, most, sizeof(*g->samples)) ||
+        !replace(&g->samples[0].items, most, sizeof(*g->samples[0].items)) ||
+        !replace(&g->samples[1].items, most, sizeof(*g->samples[1].items)) ||
         !replace(&g->beams, most, sizeof(*g->beams)) ||
         !replace(&g->scores, most, sizeof(*g->scores)) ||
         !replace(&g->histories, most, sizeof(*g->histories)))
@@ -154,10 +155,10 @@ typedef struct sample_counts {
     size_t samples, beams, open;
 } sample_counts;
 
-static void sample_add(bauta_generator *g, sample_counts *n,
-                       const bt_request *r)
+static void sample_add(bauta_generator *g, sample_counts *n, bt_request *r)
 {
-    g->samples[n->samples++] =
+    r->sample = n->samples++;
+    g->now->items[r->sample] =
         (bt_sample_item){ .row = r->logits_row,
                           .options = &r->options,
                           .history = bt_request_history(r, 0) };
@@ -185,7 +186,7 @@ static bauta_status items_run(bauta_generator *g, const sample_counts *n,
     bt_stream *stream = g->context->stream;
     const bt_backend *backend = stream->backend;
     bt_tensor logits = logits_of(g);
-    bt_sample_args samples = { &logits, n->samples, g->samples };
+    bt_sample_args samples = { &logits, n->samples, g->now->items };
     bt_beam_args beams = { &logits, n->beams, g->beams };
     bauta_status status = BAUTA_OK;
     if (n->samples)
@@ -199,18 +200,18 @@ static bauta_status items_run(bauta_generator *g, const sample_counts *n,
     return status;
 }
 
-/* Give the results to their requests, which are in the same order. */
+/* Give the results to their requests. Beam searches are in the same order. */
 static void items_take(bauta_generator *g)
 {
-    const bt_sample_item *sample = g->samples;
     const bt_beam_item *beam = g->beams;
     for (size_t i = 0; i < g->running_count; i++) {
         bt_request *r = g->running[i];
         if (!r->has_logits)
             continue;
         if (r->options.num_beams == 1) {
-            r->sample_status = sample->status;
-            r->sampled = (sample++)->token;
+            const bt_sample_item *item = &g->now->items[r->sample];
+            r->sample_status = item->status;
+            r->sampled = item->token;
             continue;
         }
         r->sample_status = beam->status;
@@ -223,7 +224,7 @@ static bauta_status sample(bauta_generator *g, bauta_error *err)
 {
     sample_counts n = { 0 };
     for (size_t i = 0; i < g->running_count; i++) {
-        const bt_request *r = g->running[i];
+        bt_request *r = g->running[i];
         if (r->has_logits && r->options.num_beams == 1)
             sample_add(g, &n, r);
         else if (r->has_logits)
@@ -233,6 +234,123 @@ static bauta_status sample(bauta_generator *g, bauta_error *err)
     if (!status)
         items_take(g);
     return status;
+}
+
+/* ---- the next step, ahead ---------------------------------------------- */
+
+/* Whether a text goes on after this step unless its token ends it, and nothing
+ * of the next step but the token itself depends on the token. Item and row of
+ * the i-th request are i. */
+static bool goes_on(const bt_request *r, size_t i)
+{
+    const bauta_generate_options *o = &r->options;
+    return o->num_beams == 1 && r->has_logits && r->logits_row == i &&
+           !r->on_logits && !bt_logits_processors_need_history(o) &&
+           r->prompt + r->generated + 1 < r->limit;
+}
+
+/* Whether the next step can be queued: no request could start with it. */
+static bool can_look_ahead(const bauta_generator *g)
+{
+    if (!g->context->stream->backend->sample_queue || g->ahead ||
+        !g->running_count || bt_generator_can_start(g))
+        return false;
+    for (size_t i = 0; i < g->running_count; i++)
+        if (!goes_on(g->running[i], i))
+            return false;
+    return true;
+}
+
+/* Queue sampling of all requests, whose texts have `more` tokens than is known
+ * yet. */
+static bauta_status samples_queue(bauta_generator *g, bt_step_samples *to,
+                                  size_t more, bauta_error *err)
+{
+    bt_stream *stream = g->context->stream;
+    bt_tensor logits = logits_of(g);
+    bt_sample_args args = { &logits, g->running_count, to->items };
+    for (size_t i = 0; i < g->running_count; i++) {
+        bt_request *r = g->running[i];
+        to->items[i] = (bt_sample_item){ .row = i,
+                                         .options = &r->options,
+                                         .history = bt_request_history(r, 0) };
+        to->items[i].history.count += more;
+        r->sample = i;
+    }
+    bauta_status status = stream->backend->sample_queue(
+        stream, &to->sampling, &args, &to->tokens, err);
+    to->pending = status ? 0 : args.count;
+    return status;
+}
+
+static bauta_status next_samples_queue(void *user, bauta_error *err)
+{
+    bauta_generator *g = user;
+    return samples_queue(g, g->next, 1, err);
+}
+
+/* Queue the next step and its sampling. Where that fails there is just no such
+ * step. */
+static void look_ahead(bauta_generator *g)
+{
+    bt_tensor logits = logits_of(g);
+    step_counts p = { .logits = &logits };
+    for (size_t i = 0; i < g->running_count; i++) {
+        input_add(g, &p, g->running[i]->sequences[0], NULL, 1, true);
+        g->inputs[i].ids_tensor = &g->now->tokens;
+        g->inputs[i].ids_row = i;
+    }
+    g->ahead = !bt_decode_session_append_then(g->session, g->inputs, p.inputs,
+                                              next_samples_queue, g, NULL);
+    if (!g->ahead)
+        g->next->pending = 0;
+    for (size_t i = 0; i < g->running_count; i++)
+        g->running[i]->ahead = g->ahead;
+}
+
+/* The step that was queued ahead is the current one. Its rows of requests that
+ * have ended are of no use. */
+static void take_ahead(bauta_generator *g)
+{
+    bt_step_samples *samples = g->next;
+    g->next = g->now;
+    g->now = samples;
+    g->ahead = false;
+    for (size_t i = 0; i < g->running_count; i++) {
+        bt_request *r = g->running[i];
+        r->has_logits = r->ahead;
+        r->logits_row = r->sample;
+        r->ahead = false;
+    }
+}
+
+static bauta_status samples_read(bauta_generator *g, bauta_error *err)
+{
+    bt_stream *stream = g->context->stream;
+    bt_tensor logits = logits_of(g);
+    bt_sample_args args = { &logits, g->now->pending, g->now->items };
+    bauta_status status =
+        stream->backend->sample_read(stream, g->now->sampling, &args, err);
+    if (status)
+        return status;
+    g->now->pending = 0;
+    items_take(g);
+    return BAUTA_OK;
+}
+
+/* Sample, and before the host waits for the tokens queue what comes next. */
+static bauta_status sample_and_look_ahead(bauta_generator *g, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (can_look_ahead(g)) {
+        if (!g->now->pending)
+            status = samples_queue(g, g->now, 0, err);
+        if (!status)
+            look_ahead(g);
+    }
+    if (status)
+        return status;
+    return g->now->pending ? samples_read(g, err) : sample(g, err);
 }
 
 /* ---- finishing --------------------------------------------------------- */
@@ -347,13 +465,17 @@ bauta_status bauta_generator_step(bauta_generator *g, size_t *left,
     bauta_status status = BAUTA_OK;
     if (!g->appended) {
         g->steps++;
-        status = bt_generator_schedule(g, err);
-        if (!status)
-            status = append(g, err);
+        if (g->ahead) {
+            take_ahead(g);
+        } else {
+            status = bt_generator_schedule(g, err);
+            if (!status)
+                status = append(g, err);
+        }
         g->appended = !status;
     }
     if (!status && !g->sampled) {
-        status = sample(g, err);
+        status = sample_and_look_ahead(g, err);
         g->sampled = !status;
     }
     if (!status)

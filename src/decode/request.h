@@ -42,6 +42,8 @@ typedef struct bt_request {
     /* this step */
     size_t logits_row; /* of logits, of its first beam */
     bool has_logits;   /* the prompt is read, so there are logits */
+    size_t sample;     /* its item, without beams */
+    bool ahead;        /* the next step is queued, with the same row and item */
     bt_sample_status sample_status; /* the result of sampling */
     bt_sampled_token sampled;       /* without beams */
 

@@ -285,12 +285,18 @@ static void evict_prefixes(bauta_generator *g, const bt_request *r)
         ;
 }
 
+bool bt_generator_can_start(const bauta_generator *g)
+{
+    const bt_request *r = g->queue;
+    return r &&
+           r->options.num_beams <= g->options.max_sequences - g->sequences &&
+           fits(g, r);
+}
+
 bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err)
 {
-    for (bt_request *r; (r = g->queue);) {
-        if (r->options.num_beams > g->options.max_sequences - g->sequences ||
-            !fits(g, r))
-            break;
+    for (bt_request *r; bt_generator_can_start(g);) {
+        r = g->queue;
         bauta_status status = bt_request_start(r, g->tokenizer, err);
         if (!status && BT_ARRAY_RESERVE(g->running, g->running_capacity,
                                         g->running_count, 1))

@@ -83,7 +83,11 @@ bool bt_sequence_truncate(bt_sequence *sequence, size_t tokens);
 typedef struct bt_decode_input {
     bt_sequence *sequence; /* each at most once in a call */
     size_t count;          /* at least 1 */
-    const uint32_t *ids;   /* (count) */
+    const uint32_t *ids;   /* (count); or NULL: */
+    /* One token, which is in a row of a tensor on the session's device. Then
+     * all inputs of the call have such, in consecutive rows. */
+    const struct bt_tensor *ids_tensor; /* (rows, 1) uint32 */
+    size_t ids_row;
     /* The logits after the last token go to host memory (vocabulary), or to a
      * row of a tensor on the session's device; both NULL: they are not
      * computed. */
@@ -98,5 +102,14 @@ typedef struct bt_decode_input {
 bauta_status bt_decode_session_append(bt_decode_session *session,
                                       const bt_decode_input *inputs,
                                       size_t count, bauta_error *err);
+
+/* The same, and then something else on the context's stream, which belongs to
+ * the step: if it fails, so does the call. */
+typedef bauta_status bt_decode_then_fn(void *user, bauta_error *err);
+bauta_status bt_decode_session_append_then(bt_decode_session *session,
+                                           const bt_decode_input *inputs,
+                                           size_t count,
+                                           bt_decode_then_fn *then, void *user,
+                                           bauta_error *err);
 
 #endif

@@ -169,14 +169,21 @@ static bt_tensor *attend(forward_state *state, bt_tensor *q, bt_tensor *k,
                            state->config->attention_scale, bias);
 }
 
-static bt_tensor *attend_cached(forward_state *state, bt_tensor *q,
-                                const bt_attention_plan *plan,
-                                const bt_kv_batch *kv, const bt_bias_op *bias)
+/* Attention of the layer over a cache. */
+static bt_paged_attention_op cached_op(const forward_state *state,
+                                       const bt_attention_plan *plan,
+                                       const bt_kv_batch *kv,
+                                       const bt_bias_op *bias)
 {
     const bt_stack_config *s = state->stack->config;
-    return bt_op_paged_attention(state->tape, q, kv, state->layer, plan,
-                                 s->heads, s->kv_heads, state->config->head_dim,
-                                 state->config->attention_scale, bias);
+    return (bt_paged_attention_op){ .batch = kv,
+                                    .layer = state->layer,
+                                    .plan = plan,
+                                    .heads = s->heads,
+                                    .kv_heads = s->kv_heads,
+                                    .value_dim = state->config->head_dim,
+                                    .scale = state->config->attention_scale,
+                                    .bias = bias };
 }
 
 static void save_qk(const forward_state *state, bt_saved_qk *saved,
@@ -192,15 +199,12 @@ static bt_tensor *self_attention_cached(forward_state *state, bt_tensor *q,
                                         bt_tensor *k, bt_tensor *v,
                                         const bt_bias_op *bias)
 {
-    const bt_stack_config *s = state->stack->config;
-    const bt_kv_batch *kv = state->input->self_kv;
-    if (state->config->position_kind == BT_POSITIONS_ROTARY)
-        q = bt_op_rotary_kv_write(
-            state->tape, kv, state->layer, q, k, v, s->heads, s->kv_heads,
-            state->input->positions, frequencies_of(state));
-    else if (!bt_op_kv_write(state->tape, kv, state->layer, k, v, s->kv_heads))
-        return NULL;
-    return attend_cached(state, q, self_plan(state), kv, bias);
+    bt_paged_attention_op op =
+        cached_op(state, self_plan(state), state->input->self_kv, bias);
+    bool rotary = state->config->position_kind == BT_POSITIONS_ROTARY;
+    return bt_op_write_and_attend(state->tape, q, k, v, &op,
+                                  rotary ? state->input->positions : NULL,
+                                  rotary ? frequencies_of(state) : NULL);
 }
 
 static bt_tensor *self_attention(forward_state *state, bt_tensor *x,
@@ -230,9 +234,12 @@ static bt_tensor *cross_attention(forward_state *state, bt_tensor *x,
                                   bt_attention_params *params)
 {
     bt_tensor *q = linear(state, x, &params->q);
-    if (state->input->cross_kv)
-        return attend_cached(state, q, state->input->plans[BT_SLOT_CROSS],
-                             state->input->cross_kv, NULL);
+    if (state->input->cross_kv) {
+        bt_paged_attention_op op =
+            cached_op(state, state->input->plans[BT_SLOT_CROSS],
+                      state->input->cross_kv, NULL);
+        return bt_op_paged_attention(state->tape, q, &op);
+    }
     bt_tensor *k = linear(state, state->encoded, &params->k);
     bt_tensor *v = linear(state, state->encoded, &params->v);
     save_qk(state, state->input->saved_cross_qk, q, k, NULL);
@@ -325,15 +332,21 @@ static void add_embedding(forward_state *state, residual_stream *r,
                                BT_IGNORE_INDEX));
 }
 
+static bt_tensor *embed_tokens(forward_state *state)
+{
+    const bt_forward_input *input = state->input;
+    bt_tensor *table = &state->model->tokens;
+    float scale = state->config->embed_scale;
+    if (input->ids_tensor)
+        return bt_op_embedding_of(state->tape, table, input->ids_tensor, scale);
+    return bt_op_embedding(state->tape, table, input->ids, input->tokens, scale,
+                           state->config->padding_token);
+}
+
 static residual_stream embed(forward_state *state)
 {
     bt_stack *stack = state->stack;
-    residual_stream r = {
-        bt_op_embedding(state->tape, &state->model->tokens, state->input->ids,
-                        state->input->tokens, state->config->embed_scale,
-                        state->config->padding_token),
-        NULL
-    };
+    residual_stream r = { embed_tokens(state), NULL };
     if (stack->types.rows)
         add_embedding(state, &r, &stack->types, state->input->token_types, 0);
     if (stack->positions.rows)

@@ -29,6 +29,8 @@ typedef struct bt_saved_qk {
 typedef struct bt_forward_input {
     size_t tokens;
     const uint32_t *ids;         /* (tokens) */
+    const bt_tensor *ids_tensor; /* (tokens, 1) uint32 on the device, in place
+                                    of `ids`; or NULL */
     const uint32_t *positions;   /* (tokens) within the sequence */
     const uint32_t *token_types; /* (tokens) or NULL: all 0 */
     const bt_attention_plan *plans[BT_SLOT_COUNT]; /* those that the stack uses

@@ -843,16 +843,22 @@ static void paged_step(side *s, paged *p, const size_t *rows, size_t window)
         bt_tensor *v = gather(s, p->v[l], from, rows);
         bt_tensor *out = place(s, s->dtype, total, q->columns, 0, NULL);
         bt_tensor *turned = place(s, s->dtype, total, q->columns, 0, NULL);
-        if (p->rotary)
-            RUN(s, kv_write, .batch = &batch, .layer = l, .k = k, .v = v,
-                .positions = positions_of(s, from, rows),
-                .frequencies = frequencies_of(s), .heads = HEADS, .q = q,
-                .q_out = turned);
-        else
-            RUN(s, kv_write, .batch = &batch, .layer = l, .k = k, .v = v);
-        q = p->rotary ? turned : q;
+        bt_kv_write_args write = {
+            .batch = &batch, .layer = l, .k = k, .v = v
+        };
+        if (p->rotary) {
+            write.positions = positions_of(s, from, rows);
+            write.frequencies = frequencies_of(s);
+            write.heads = HEADS;
+            write.q = q;
+            write.q_out = q = turned;
+        }
+        bool fused = below(2);
+        if (!fused)
+            MUST(s->stream->backend->kv_write(s->stream, &write, err));
         RUN(s, paged_attention, .plan = p->plan, .batch = &batch, .layer = l,
-            .heads = HEADS, .kv_heads = KV_HEADS, .q = q, .out = out);
+            .heads = HEADS, .kv_heads = KV_HEADS, .q = q, .out = out,
+            .write = fused ? &write : NULL);
         for (size_t i = 0, row = 0; i < PAGED; row += rows[i++]) {
             bt_tensor a = bt_tensor_rows(out, row, rows[i]);
             bt_tensor b =
@@ -946,11 +952,11 @@ static void check_pages(bool low, size_t window, bool turn)
     }
     while (p.tables[0].tokens < TOKENS || p.tables[1].tokens < TOKENS ||
            p.tables[2].tokens < TOKENS) {
-        size_t rows[PAGED];
+        size_t rows[PAGED], most = below(2) ? 1 : 60;
         for (size_t i = 0; i < PAGED; i++) {
             static const size_t some[] = { 1, 1, 1, 7, 60 };
             size_t left = TOKENS - p.tables[i].tokens;
-            rows[i] = some[below(BT_LEN(some))];
+            rows[i] = bt_size_min(some[below(BT_LEN(some))], most);
             rows[i] = rows[i] < left ? rows[i] : left;
         }
         paged_step(&s, &p, rows, window);

@@ -8,7 +8,9 @@
  * decoding equals the parallel pass, in steps and in chunks, training repeats
  * to the bit, and the audit passes. Losses are compared with the CPU's. Steps
  * of generation that CUDA graphs replay give the same texts and
- * log-probabilities as those whose kernels are queued one by one. --cpu runs
+ * log-probabilities as those whose kernels are queued one by one, and steps
+ * that are queued before the tokens of the step before are known the same as
+ * those that are not. --cpu runs
  * the checks on the CPU, where they hold in float32. */
 #include "cuda/tiny_models.h"
 
@@ -191,11 +193,19 @@ static void check_decoding(subject *s, float *got, size_t step)
     bauta_decode_session_free(session);
 }
 
+/* How texts are generated. */
+typedef enum manner {
+    GREEDY,
+    ENDING, /* some tokens end a text, and few texts run at a time */
+    SAMPLED /* the same, with tokens drawn */
+} manner;
+
 /* Texts after the sequences of the batch from `first` on, in one generator. */
 static void generate(const subject *s, size_t first, size_t count, size_t beams,
-                     bauta_result **results)
+                     manner how_to, bauta_result **results)
 {
     enum { NEW = 37 };
+    static const uint32_t ends[] = { 3, 14, 15, 26, 35, 58 };
     bauta_error err = { 0 };
     bauta_generator *generator = NULL;
     bauta_generator_options how = BAUTA_GENERATOR_OPTIONS_INIT;
@@ -204,6 +214,16 @@ static void generate(const subject *s, size_t first, size_t count, size_t beams,
     options.num_beams = beams;
     options.decoder_start_token_id = 2;
     how.max_sequences = count * beams;
+    if (how_to != GREEDY) {
+        how.max_sequences = 2 * beams;
+        memcpy(options.eos_token_ids, ends, sizeof(ends));
+        options.eos_token_count = sizeof(ends) / sizeof(*ends);
+    }
+    if (how_to == SAMPLED) {
+        options.do_sample = true;
+        options.temperature = 1.3f;
+        options.seed = 5;
+    }
     need(bauta_generator_create(&generator, s->context, s->model, NULL, &how,
                                 &err),
          &err);
@@ -245,24 +265,36 @@ static bool results_equal(const bauta_result *a, const bauta_result *b)
     return true;
 }
 
+/* Texts whose steps are replayed and queued ahead, and the same without the one
+ * or the other. */
 static void check_graphs_of(const subject *s, size_t first, size_t count,
-                            size_t beams)
+                            size_t beams, manner how_to)
 {
     static bt_backend plain;
+    static const char *const what[] = {
+        "a text differs when graphs replay its steps",
+        "a text differs when its steps are queued ahead"
+    };
     const bt_backend *table = s->context->stream->backend;
     bauta_result *with[SEQUENCES], *without[SEQUENCES];
-    generate(s, first, count, beams, with);
-    plain = *table;
-    plain.step_begin = NULL;
-    s->context->stream->backend = &plain;
-    generate(s, first, count, beams, without);
-    s->context->stream->backend = table;
-    for (size_t i = 0; i < count; i++) {
-        expect(results_equal(with[i], without[i]), s->family, s->type,
-               "a text differs when graphs replay its steps");
-        bauta_result_free(with[i]);
-        bauta_result_free(without[i]);
+    generate(s, first, count, beams, how_to, with);
+    for (size_t way = 0; way < 2; way++) {
+        plain = *table;
+        if (way == 0)
+            plain.step_begin = NULL;
+        else
+            plain.sample_queue = NULL;
+        s->context->stream->backend = &plain;
+        generate(s, first, count, beams, how_to, without);
+        s->context->stream->backend = table;
+        for (size_t i = 0; i < count; i++) {
+            expect(results_equal(with[i], without[i]), s->family, s->type,
+                   what[way]);
+            bauta_result_free(without[i]);
+        }
     }
+    for (size_t i = 0; i < count; i++)
+        bauta_result_free(with[i]);
 }
 
 static bt_cuda_step_counts step_counts(const subject *s)
@@ -275,10 +307,12 @@ static void check_graphs(const subject *s)
 {
     bt_cuda_step_counts before = step_counts(s);
     for (size_t i = 0; i < SEQUENCES; i++)
-        check_graphs_of(s, i, 1, 1);
-    check_graphs_of(s, 0, SEQUENCES, 1);
-    check_graphs_of(s, 0, 1, 4);
-    check_graphs_of(s, 0, SEQUENCES, 3);
+        check_graphs_of(s, i, 1, 1, GREEDY);
+    check_graphs_of(s, 0, SEQUENCES, 1, GREEDY);
+    check_graphs_of(s, 0, SEQUENCES, 1, ENDING);
+    check_graphs_of(s, 0, SEQUENCES, 1, SAMPLED);
+    check_graphs_of(s, 0, 1, 4, GREEDY);
+    check_graphs_of(s, 0, SEQUENCES, 3, GREEDY);
     bt_cuda_step_counts after = step_counts(s);
     size_t steps = after.steps - before.steps;
     size_t replayed = after.replayed - before.replayed;

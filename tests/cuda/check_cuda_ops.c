@@ -322,8 +322,9 @@ static void check_rows_by_index(void)
          &err);
     mat_download(&to, "gather");
     expect_exact("gather", &to, want);
-    bt_cuda_embedding_args e = { dtype,     rows, columns, in(&table),
-                                 on_device, 2.5f, out(&to) };
+    bt_cuda_embedding_args e = {
+        dtype, rows, columns, in(&table), { on_device, 1 }, 2.5f, out(&to)
+    };
     for (size_t i = 0; i < rows; i++)
         cpu->scale(want + i * columns, table.x + index[i] * columns, 2.5f,
                    columns, false);
@@ -1449,6 +1450,17 @@ static sample_case sample_make(size_t rows, size_t vocab)
     return c;
 }
 
+/* Results in pinned memory are those on the GPU. */
+static void sampled_equal(const bt_cuda_sampled *a, const bt_cuda_sampled *b,
+                          size_t rows)
+{
+    checks++;
+    for (size_t i = 0; i < rows; i++)
+        if (a[i].status != b[i].status || a[i].token != b[i].token ||
+            !same_bits(a[i].logprob, b[i].logprob) || a[i].score != b[i].score)
+            FAIL("row %zu of %zu has another result on the host", i, rows);
+}
+
 static void check_sample(size_t rows, size_t vocab)
 {
     bauta_error err = { 0 };
@@ -1484,12 +1496,16 @@ static void check_sample(size_t rows, size_t vocab)
     bt_cuda_sample_row *how_device = device_alloc(how, rows * sizeof(*how));
     bt_cuda_sampled *to = device_alloc(NULL, rows * sizeof(*to));
     float *work = device_alloc(NULL, rows * (vocab + 8) * 4);
-    need(bt_cuda_sample(rows, vocab, c.z.dtype, in(&c.z), how_device, to, work,
-                        NULL, &err),
+    bt_cuda_sampled *host = NULL;
+    need_cuda(cudaMallocHost((void **)&host, rows * sizeof(*host)),
+              "pinned memory");
+    need(bt_cuda_sample(rows, vocab, c.z.dtype, in(&c.z), how_device, to, host,
+                        work, NULL, &err),
          &err);
     synchronize("sampling");
     bt_cuda_sampled *got =
         (bt_cuda_sampled *)(void *)download(to, rows * sizeof(*to) / 4);
+    sampled_equal(got, host, rows);
     bt_sampler_scratch scratch;
     sampler_scratch_init(&scratch, vocab);
     double bound = U * (64 + 3 * log((double)vocab) + 3 * 12);
@@ -1522,7 +1538,7 @@ static void check_sample(size_t rows, size_t vocab)
     // A row alone.
     size_t row = below(rows);
     need(bt_cuda_sample(1, vocab, c.z.dtype, in_from(&c.z, row),
-                        how_device + row, to, work, NULL, &err),
+                        how_device + row, to, NULL, work, NULL, &err),
          &err);
     bt_cuda_sampled *alone =
         (bt_cuda_sampled *)(void *)download(to, sizeof(*to) / 4);
@@ -1534,10 +1550,12 @@ static void check_sample(size_t rows, size_t vocab)
     // The plain maximum by many blocks.
     void *workspace =
         device_alloc(NULL, bt_cuda_row_stats_workspace(rows, vocab));
-    need(bt_cuda_sample_greedy(rows, vocab, c.z.dtype, in(&c.z), to, workspace,
-                               NULL, &err),
+    need(bt_cuda_sample_greedy(rows, vocab, c.z.dtype, in(&c.z), to, host,
+                               workspace, NULL, &err),
          &err);
     got = (bt_cuda_sampled *)(void *)download(to, rows * sizeof(*to) / 4);
+    sampled_equal(got, host, rows);
+    cudaFreeHost(host);
     bauta_generate_options plain = BAUTA_GENERATE_OPTIONS_INIT;
     bt_token_history none = { .limit = 1000 };
     for (size_t i = 0; i < rows; i++) {

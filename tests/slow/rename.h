@@ -11,6 +11,7 @@
 #define bt_decode_session_limit slow_session_limit
 #define bt_decode_session_encode slow_session_encode
 #define bt_decode_session_append slow_session_append
+#define bt_decode_session_append_then slow_session_append_then
 #define bt_cross_kv_release slow_cross_kv_release
 #define bt_sequence_create slow_sequence_create
 #define bt_sequence_fork slow_sequence_fork
@@ -30,6 +31,7 @@
 #define bt_request_apply slow_request_apply
 #define bt_generate_options_check slow_generate_options_check
 #define bt_generator_schedule slow_generator_schedule
+#define bt_generator_can_start slow_generator_can_start
 #define bt_generator_replace_block slow_generator_replace_block
 #define bt_generator_cache_prefix slow_generator_cache_prefix
 #define bt_generator_evict_prefix slow_generator_evict_prefix

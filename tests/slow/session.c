@@ -9,6 +9,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 
+#include <assert.h>
 #include <string.h>
 
 /* The cost of a token here, an arbitrary number. */
@@ -242,15 +243,18 @@ static bauta_status append_one(const bt_decode_input *input, uint32_t **out,
         return bt_fail_memory(err, "tokens", count * sizeof(*ids));
     if (s->count)
         memcpy(ids, s->ids, s->count * sizeof(*ids));
+    assert(input->ids); // the CPU knows its tokens at once
     memcpy(ids + s->count, input->ids, input->count * sizeof(*ids));
     if (logits_of(input))
         status = forward_all(s, ids, count, logits_of(input), err);
     return status;
 }
 
-bauta_status bt_decode_session_append(bt_decode_session *session,
-                                      const bt_decode_input *inputs,
-                                      size_t count, bauta_error *err)
+bauta_status bt_decode_session_append_then(bt_decode_session *session,
+                                           const bt_decode_input *inputs,
+                                           size_t count,
+                                           bt_decode_then_fn *then, void *user,
+                                           bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     uint32_t **longer = bt_alloc_zero(count, sizeof(*longer));
@@ -258,6 +262,8 @@ bauta_status bt_decode_session_append(bt_decode_session *session,
         return bt_fail_memory(err, "feeds", count * sizeof(*longer));
     for (size_t i = 0; i < count && !status; i++)
         status = append_one(&inputs[i], &longer[i], err);
+    if (!status && then)
+        status = then(user, err);
     for (size_t i = 0; i < count; i++) {
         bt_sequence *s = inputs[i].sequence;
         if (status) {
@@ -271,4 +277,12 @@ bauta_status bt_decode_session_append(bt_decode_session *session,
     }
     bt_free(longer);
     return status;
+}
+
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
+                                      size_t count, bauta_error *err)
+{
+    return bt_decode_session_append_then(session, inputs, count, NULL, NULL,
+                                         err);
 }

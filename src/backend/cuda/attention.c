@@ -680,6 +680,62 @@ static bauta_status paged_bf16(bt_cuda_stream *stream, plan *p,
         bt_cuda_address(args->out), NULL, stream->queue, err);
 }
 
+/* Whether each sequence of the step has one query, and each of the batch one
+ * new row: that of the same number. */
+static bool rows_follow(const plan *p, const bt_kv_batch *batch)
+{
+    bool follow = true;
+    for (size_t i = 0; i < batch->count && follow; i++)
+        follow = p->parts[i].rule.rows == 1 && batch->sequences[i].rows == 1 &&
+                 batch->sequences[i].row == i;
+    return follow;
+}
+
+/* Attention that writes the new rows on its way, if there is a kernel for it;
+ * else *done is false. */
+static bauta_status paged_write(bt_cuda_stream *stream, plan *p,
+                                const bt_cuda_kv_step *step,
+                                const bt_paged_attention_args *args,
+                                const bauta_attention_shape *shape,
+                                const bt_cuda_pages *pages, bool *done,
+                                bauta_error *err)
+{
+    const bt_kv_write_args *write = args->write;
+    const bt_kv_pool *pool = args->batch->sequences[0].table->pool;
+    const bt_tensor *q = write->q ? write->q : args->q;
+    bauta_attention_shape own = *shape;
+    *done = false;
+    if (args->q->dtype != BAUTA_BFLOAT16 || !rows_follow(p, args->batch) ||
+        step->rows != q->rows || step->rows != write->k->rows)
+        return BAUTA_OK;
+    bt_cuda_page_out to =
+        bt_cuda_kv_write_pages(step->base, &pool->shape, pool->dtype);
+    bt_cuda_decode_rows rows = {
+        .k = bt_cuda_address(write->k),
+        .v = bt_cuda_address(write->v),
+        .k_token = write->k->stride,
+        .v_token = write->v->stride,
+        .positions = bt_cuda_address(write->positions),
+        .frequencies = bt_cuda_address(write->frequencies),
+        .places = bt_cuda_kv_places(step) + args->layer * step->rows,
+        .k_pages = to.k,
+        .v_pages = to.v,
+        .page = to.page,
+        .head = to.head,
+        .token = to.token,
+        .numbers = bt_cuda_kv_numbers(step) + args->layer * step->stride,
+    };
+    if (!bt_cuda_decode_takes_rows(p->decode, &rows))
+        return BAUTA_OK;
+    bt_cuda_decode layer = *p->decode;
+    layer.pages = bt_size_min(layer.pages, 1);
+    own.q_token = q->stride;
+    *done = true;
+    return bt_attention_decode_short_bf16_cuda(
+        &layer, &own, bt_cuda_address(q), &rows, true, pages,
+        bt_cuda_address(args->out), NULL, stream->queue, err);
+}
+
 bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
                                         const bt_paged_attention_args *args,
                                         bauta_error *err)
@@ -688,6 +744,7 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
     const bt_kv_batch *batch = args->batch;
     bauta_dtype dtype = args->q->dtype;
     bt_cuda_kv_step *step = NULL;
+    bool done = false;
     bauta_attention_shape shape =
         shape_of(args->heads, args->kv_heads, args->scale, args->q, args->out);
     bauta_attention_bias bias;
@@ -712,13 +769,24 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
     if (!status)
         status = bt_cuda_kv_step_of(stream, &step, batch, args->layer, err);
     if (!status)
-        status = renumber(stream, p, step, dtype, err);
-    if (!status)
         status = bias_take(stream, &bias, &shape, args->bias,
                            BT_OP_paged_attention, err);
     if (status)
         return status;
     bt_cuda_pages pages = bt_cuda_kv_read_pages(step, &pool->shape, dtype);
+    if (args->write) {
+        status = bt_cuda_kv_write_check(stream, args->write, err);
+        if (!status)
+            status =
+                paged_write(stream, p, step, args, &shape, &pages, &done, err);
+        if (!status && !done)
+            status = bt_cuda_op_kv_write(stream, args->write, err);
+    }
+    if (status || done)
+        return status;
+    status = renumber(stream, p, step, dtype, err);
+    if (status)
+        return status;
     return dtype == BAUTA_FLOAT32
                ? paged_f32(stream, p, step, args, &shape, &pages, err)
                : paged_bf16(stream, p, step, args, &shape, &pages, err);

@@ -32,86 +32,10 @@
  * Nothing hidden is touched: scores of hidden keys become -infinity whatever
  * they were, and where a value of a tile is not finite the tile is multiplied
  * once for each query, without what that one does not see. */
-extern "C" {
-#include "base/error.h"
-}
-#include "backend/cuda/decode_combine.h"
-#include "backend/cuda/launch.h"
-
-#include <cuda_runtime.h>
+#include "backend/cuda/decode_compute.h"
+#include "backend/cuda/decode_launch.h"
 
 /* ---- computing --------------------------------------------------------- */
-
-/* A block of keys of which the loader's next tile is the first. */
-BT_DEVICE key_block block_at(const decode_work *work, int lane, int block,
-                             uint32_t number)
-{
-    key_block b = { work->tiles + block * WARPS, 0, number, number };
-    // A reduction, not a vote: its result is in a uniform register, so the
-    // branches on it are known to be uniform.
-    bool seen = lane < WARPS && b.tiles[lane % WARPS].block >= 0;
-    b.seen = __reduce_or_sync(~0u, (uint32_t)seen << lane % WARPS);
-    b.values += __popc(b.seen); // K precedes V
-    return b;
-}
-
-/* Weights from the scores of a block, and their sums. Returns whether a base
- * moved. */
-template <int D, int HALVES, int BIAS>
-BT_DEVICE bool weigh_block(const decode_params *p, decode_shared<D> *s,
-                           const thread_state *at, const float (*x)[4],
-                           float *base, float *sum)
-{
-    const int softmax_tiles = WARPS / kernel_traits<D>::warps_per_tile;
-    publish_maxima<D, HALVES, BIAS>(p, s, at, x);
-    named_sync(BARRIER_COMPUTE, COMPUTE_THREADS);
-    bool moves = exponentiate_block<D, HALVES, BIAS>(p, s, at, x, base);
-    moves = named_any(BARRIER_COMPUTE, COMPUTE_THREADS, moves);
-    if (moves)
-        rebase_block<D, HALVES, BIAS>(p, s, at, x, base, sum);
-    else
-#pragma unroll
-        for (int r = 0; r < HALVES; r++)
-#pragma unroll
-            for (int u = 0; u < softmax_tiles; u++)
-                sum[r] =
-                    __fadd_rn(sum[r], total_of(s, u, at->g + r * 8, at->t));
-    return moves;
-}
-
-/* A job, block by block of keys. Returns how many tiles it took. */
-template <int D, int HALVES, int COLUMNS, int BIAS>
-BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
-                               const decode_work *work, const uint16_t *q,
-                               thread_state *at, uint32_t number)
-{
-    uint32_t begin = number, taint = 0;
-    uint32_t todo = visible_blocks(work, at->lane);
-    query_fragments<D> queries;
-    float x[TILE / 8][4], o[COLUMNS][4];
-    float base[2] = { -INFINITY, -INFINITY }, sum[2] = { 0.0f, 0.0f };
-    job_bias bias;
-
-    load_queries(&queries, q, work->item.rows * work->heads);
-    at->column = (work->job.part * WARPS + at->warp) * COLUMNS;
-#pragma unroll
-    for (int r = 0; r < HALVES; r++)
-        at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
-    load_job_bias<HALVES, BIAS>(&bias, at, p, work);
-#pragma unroll
-    for (int n = 0; n < COLUMNS; n++)
-        o[n][0] = o[n][1] = o[n][2] = o[n][3] = 0.0f;
-#pragma unroll 1
-    for (; todo; todo &= todo - 1) {
-        key_block b = block_at(work, at->lane, __ffs((int)todo) - 1, number);
-        score_block<D, HALVES, BIAS>(p, s, &queries, at, &bias, b, x);
-        bool moved = weigh_block<D, HALVES, BIAS>(p, s, at, x, base, sum);
-        value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o, &taint);
-        number += 2 * __popc(b.seen);
-    }
-    finish<D, HALVES, COLUMNS, BIAS>(p, work, at, o, taint, base, sum);
-    return number - begin;
-}
 
 template <int D, int HALVES, int COLUMNS, int BIAS>
 BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
@@ -131,8 +55,8 @@ BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
         barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_job<D, HALVES, COLUMNS, BIAS>(p, s, work, q, &at,
-                                                           tiles);
+            tiles += compute_job<D, HALVES, COLUMNS, BIAS>(
+                p, s, work, NULL, q, &at, tiles);
         consumer_release(&s->work_done[here.index]);
         if (end)
             break;
@@ -181,45 +105,6 @@ __global__ void __launch_bounds__(THREADS, 1)
 
 /* ---- launching --------------------------------------------------------- */
 
-static size_t or_dense(size_t stride, size_t dense)
-{
-    return stride ? stride : dense;
-}
-
-/* Pages as a tensor map describes them: boxes of 64 keys of one head and page
- * and one panel of columns. */
-static bauta_status encode(CUtensorMap *map, const bt_cuda_decode *decode,
-                           const bt_cuda_pages *pages, const char *name,
-                           const void *tensor, bauta_error *err)
-{
-    size_t d = decode->head_dim, token = or_dense(pages->token, d);
-    size_t head = or_dense(pages->head, pages->page_keys * d);
-    size_t page =
-        or_dense(pages->page, decode->kv_heads * pages->page_keys * d);
-    cuuint64_t sizes[4] = { d, pages->page_keys, decode->kv_heads,
-                            pages->pages };
-    cuuint64_t strides[3] = { token * 2, head * 2, page * 2 };
-    cuuint32_t box[4] = { PANEL, TILE, 1, 1 };
-    cuuint32_t steps[4] = { 1, 1, 1, 1 };
-
-    if ((uintptr_t)tensor % 16 || token % 8 || head % 8 || page % 8)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s must be aligned to 16 bytes and its strides, %zu, "
-                       "%zu and %zu, be multiples of 8",
-                       name, page, head, token);
-    CUresult result = decode->device.tensor_map_encode(
-        map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, (void *)tensor, sizes,
-        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_NONE,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
-    if (result)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s of %zu pages with strides %zu, %zu and %zu is "
-                       "nothing for the GPU's copy engine (%d)",
-                       name, pages->pages, page, head, token, (int)result);
-    return BAUTA_OK;
-}
-
 template <int D, int HALVES, int COLUMNS, int BIAS>
 static cudaError_t launch(decode_params *params, int blocks, bool idle,
                           cudaStream_t stream)
@@ -261,87 +146,23 @@ static cudaError_t launch_for(decode_params *p, bool biased, int blocks,
                   : launch_parts<D, 0>(p, blocks, idle, stream);
 }
 
-static bauta_status check_call(const bt_cuda_decode *decode,
-                               const bauta_attention_shape *shape,
-                               const bt_cuda_pages *pages, size_t kv_heads,
-                               float scale, bauta_error *err)
-{
-    if (shape->heads != decode->heads || kv_heads != decode->kv_heads ||
-        shape->head_dim != decode->head_dim ||
-        (shape->value_dim && shape->value_dim != decode->head_dim))
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the step is for %zu heads, %zu kv_heads and head_dim "
-                       "%zu; the shape has %zu, %zu and %zu",
-                       decode->heads, decode->kv_heads, decode->head_dim,
-                       shape->heads, kv_heads, shape->head_dim);
-    if (pages->page_keys != decode->page_keys || pages->pages < decode->pages)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the step reads page %zu of pages of %zu keys; there "
-                       "are %zu of %zu",
-                       decode->pages, decode->page_keys, pages->pages,
-                       pages->page_keys);
-    if (!(scale > 0.0f) || isinf(scale))
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "a scale of %g: the GPU kernels need a positive one",
-                       (double)scale);
-    return BAUTA_OK;
-}
-
-static bauta_status check_strides(const char *name, const void *tensor,
-                                  size_t token, size_t head, bauta_error *err)
-{
-    if ((uintptr_t)tensor % 16 || token % 8 || head % 8)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "%s must be aligned to 16 bytes and its strides, %zu "
-                       "and %zu, be multiples of 8",
-                       name, token, head);
-    return BAUTA_OK;
-}
-
 extern "C" bauta_status
 bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
                               const bauta_attention_shape *shape, const uint16_t *q,
                               const bt_cuda_pages *pages, uint16_t *out,
                               float *lse, void *stream, bauta_error *err)
 {
-    size_t d = decode->head_dim, kv_heads = decode->kv_heads;
-    float scale = shape->scale != 0.0f ? shape->scale : 1.0f / sqrtf((float)d);
-    decode_params p = {};
-    bauta_status status = check_call(
-        decode, shape, pages, shape->kv_heads ? shape->kv_heads : shape->heads,
-        scale, err);
-
-    p.q_head = or_dense(shape->q_head, d);
-    p.q_token = or_dense(shape->q_token, decode->heads * d);
-    p.out_head = or_dense(shape->out_head, d);
-    p.out_token = or_dense(shape->out_token, decode->heads * d);
-    if (!status)
-        status = check_strides("q", q, p.q_token, p.q_head, err);
-    if (!status)
-        status = check_strides("out", out, p.out_token, p.out_head, err);
+    size_t d = decode->head_dim;
+    bool biased = bt_cuda_biased(shape);
+    if (bt_cuda_decode_is_short(decode))
+        return bt_attention_decode_short_bf16_cuda(
+            decode, shape, q, NULL, false, pages, out, lse, stream, err);
     bool many = decode->prefill.tile_count + decode->prefill.empty_count > 0;
+    decode_params p;
+    bauta_status status =
+        call_params(&p, decode, shape, q, pages, out, lse, err);
     if (status || (decode->item_count == 0 && !many))
         return status;
-    // Rows that see nothing need no page, and the engine no empty tensor.
-    if (decode->pages) {
-        status = encode(&p.k, decode, pages, "k", pages->k, err);
-        if (!status)
-            status = encode(&p.v, decode, pages, "v", pages->v, err);
-        if (status)
-            return status;
-    }
-    for (size_t keys = TILE; keys < decode->page_keys; keys *= 2)
-        p.page_shift++;
-    bool biased = bt_cuda_biased(shape);
-    if (biased) {
-        status = bt_cuda_bias_init(&p.bias, shape, scale, err);
-        if (status)
-            return status;
-        if (!p.bias.positions)
-            p.bias.positions = decode->positions;
-        if (p.bias.slopes || p.bias.table)
-            p.bias.anchors = (const int32_t *)p.bias.positions;
-    }
     if (many) {
         bt_cuda_paged paged = {
             p.k,         p.v, decode->table, decode->start, p.bias.positions,
@@ -352,29 +173,7 @@ bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
     }
     if (status || decode->item_count == 0)
         return status;
-    p.items = decode->items;
-    p.tiles = decode->tiles;
-    p.bits = decode->bits;
-    p.tile_counter = decode->tile_counter;
-    p.arrivals = decode->arrivals;
-    p.partial = decode->partial;
-    p.partial_base = (float2 *)decode->partial_base;
-    p.q = q;
-    p.out = out;
-    p.lse = lse;
-    p.lines = decode->list_lines;
-    p.heads = (int)decode->heads;
-    p.kv_heads = (int)kv_heads;
-    p.group = (int)(decode->heads / kv_heads);
-    p.head_splits = (int)bt_decode_head_splits((size_t)p.group);
-    p.heads_per_split = (p.group + p.head_splits - 1) / p.head_splits;
-    p.parts = decode->parts;
-    p.columns = p.kv_heads * p.head_splits * p.parts;
-    p.count = decode->item_count * p.columns;
-    p.unit_rows = (int)decode->unit_rows;
-    p.head_dim = (int)d;
-    p.scale = scale * 1.44269504088896341f;
-
+    job_params(&p, decode, decode->parts);
     int blocks = min(p.count, decode->device.multiprocessors);
     bool idle = blocks < decode->device.multiprocessors;
     cudaStream_t queue = (cudaStream_t)stream;

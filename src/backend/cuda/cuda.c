@@ -83,8 +83,36 @@ static bauta_status step_end(bt_stream *base, bauta_error *err)
     bauta_status status =
         error ? bt_cuda_failed(error, "a step of decoding failed", err)
               : BAUTA_OK;
+    bauta_status marked = bt_cuda_sampling_mark(stream, status ? NULL : err);
     leave(stream->before);
-    return status;
+    return status ? status : marked;
+}
+
+/* ---- Sampling in two parts --------------------------------------------- */
+
+static bauta_status sample_queue(bt_stream *stream, bt_sampling **sampling,
+                                 const bt_sample_args *args, bt_tensor *tokens,
+                                 bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_sample_queue(bt_cuda_stream_of(stream), sampling, args,
+                                tokens, err));
+}
+
+static bauta_status sample_read(bt_stream *stream, bt_sampling *sampling,
+                                const bt_sample_args *args, bauta_error *err)
+{
+    ON_GPU(stream, err,
+           bt_cuda_sample_read(bt_cuda_stream_of(stream), sampling, args, err));
+}
+
+static void sampling_free(bt_sampling *sampling)
+{
+    int before;
+    if (!sampling || enter(bt_cuda_sampling_number(sampling), &before, NULL))
+        return;
+    bt_cuda_sampling_free(sampling);
+    leave(before);
 }
 
 /* ---- Buffers ----------------------------------------------------------- */
@@ -231,11 +259,15 @@ const bt_backend bt_cuda_backend = {
     // is that of the whole.
     .logits_rows = BT_GEMM_ROW_CHUNK,
     .strided = true,
-    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE,
+    .fusions = BT_FUSE_LINEAR_ACT | BT_FUSE_ADD_NORM | BT_FUSE_ROTARY_KV_WRITE |
+               BT_FUSE_KV_WRITE_ATTENTION,
     .stream_free = stream_free,
     .sync = sync_stream,
     .step_begin = step_begin,
     .step_end = step_end,
+    .sample_queue = sample_queue,
+    .sample_read = sample_read,
+    .sampling_free = sampling_free,
     .alloc = buffer_alloc,
     .free = buffer_free,
     .upload = upload,

@@ -313,7 +313,9 @@ bauta_status bt_cuda_decode_step(bt_cuda_decode *decode,
         decode->rows = list.rows;
         decode->unit_rows = list.unit_rows;
         decode->pages = bt_size_max(list.pages, prefill.pages);
+        decode->unit_count = list.unit_count;
         decode->item_count = (int)list.item_count;
+        decode->most_tiles = list.item_count ? list.items[0].tiles : 0;
     }
     bt_decode_list_release(&list);
     bt_prefill_release(&prefill);

@@ -93,16 +93,17 @@ typedef struct decode_work {
 
 template <int D> struct decode_shared {
     typedef kernel_traits<D> of;
-    uint16_t tile[of::stages][TILE * D]; /* of K or V */
-    uint16_t q[of::items][ROWS][D + 8];  /* + 8: rows in different banks */
-    uint16_t weights[ROWS][BLOCK + 8];   /* of a block of keys */
-    float4 sum[WARPS][ROWS];             /* of a warp's weights, by thread */
+    uint16_t q[of::items][ROWS][D + 8]; /* + 8: rows in different banks */
+    uint16_t weights[ROWS][BLOCK + 8];  /* of a block of keys */
+    float4 sum[WARPS][ROWS];            /* of a warp's weights, by thread */
     float2 top[WARPS][ROWS]; /* maxima of a warp's scores: see PROBE_KEYS */
     float correction[WARPS][ROWS]; /* by softmax tile, when a base moved */
     decode_work work[of::items];
     uint64_t work_full[of::items], work_done[of::items], work_empty[of::items];
     uint64_t full[of::stages], empty[of::stages];
     int last; /* whether this block finished the last item of a unit */
+    /* Of K or V. The last member: a launch that needs fewer has no more. */
+    alignas(1024) uint16_t tile[of::stages][TILE * D];
 };
 
 /* A stage of a ring of `count` buffers, and the phase of its barriers. */
@@ -243,25 +244,21 @@ BT_DEVICE uint32_t claim_job(const decode_params *p)
                                  : 0;
 }
 
-/* Hand a job to the other warps, with its queries. Words of -1 mark the end.
- * Query head h of query i is row i * heads + h of the unit. */
-template <int D>
-BT_DEVICE void publish_job(const decode_params *p, decode_shared<D> *s,
-                           uint32_t number, job_record r)
+/* The query heads of a job: the first one, and how many. */
+BT_DEVICE int job_heads(const decode_params *p, decode_job job, int *heads)
+{
+    int split = job.unit % p->head_splits * p->heads_per_split;
+    *heads = min(p->heads_per_split, p->group - split);
+    return job.unit / p->head_splits * p->group + split;
+}
+
+/* A warp writes down a job. Words of -1 mark the end. */
+BT_DEVICE void write_work(const decode_params *p, decode_work *work,
+                          job_record r)
 {
     const int words = sizeof(bt_decode_item) / sizeof(int);
     decode_job job = job_at(p, r.index);
-    int split = job.unit % p->head_splits * p->heads_per_split;
-    int head = job.unit / p->head_splits * p->group + split;
-    int heads = min(p->heads_per_split, p->group - split);
-    int lane = threadIdx.x % 32;
-    int first = __shfl_sync(~0u, r.word, 0);
-    int rows = max(__shfl_sync(~0u, r.word, 1), 0) * heads;
-    decode_pipeline_state to =
-        pipeline_state_at(number, kernel_traits<D>::items);
-    decode_work *work = &s->work[to.index];
-
-    barrier_wait(&s->work_empty[to.index], to.phase ^ 1);
+    int lane = threadIdx.x % 32, heads;
     if (lane < words)
         ((int *)&work->item)[lane] = r.word;
 #pragma unroll
@@ -269,9 +266,26 @@ BT_DEVICE void publish_job(const decode_params *p, decode_shared<D> *s,
         work->tiles[i * 32 + lane] = r.tile[i];
     work->job = job;
     work->column = job.unit * p->parts + job.part;
-    work->head = head;
+    work->head = job_heads(p, job, &heads);
     work->heads = heads;
     __syncwarp();
+}
+
+/* Hand a job to the other warps, with its queries. Query head h of query i is
+ * row i * heads + h of the unit. */
+template <int D>
+BT_DEVICE void publish_job(const decode_params *p, decode_shared<D> *s,
+                           uint32_t number, job_record r)
+{
+    int heads, head = job_heads(p, job_at(p, r.index), &heads);
+    int lane = threadIdx.x % 32;
+    int first = __shfl_sync(~0u, r.word, 0);
+    int rows = max(__shfl_sync(~0u, r.word, 1), 0) * heads;
+    decode_pipeline_state to =
+        pipeline_state_at(number, kernel_traits<D>::items);
+
+    barrier_wait(&s->work_empty[to.index], to.phase ^ 1);
+    write_work(p, &s->work[to.index], r);
     if (lane == 0)
         barrier_arrive_expect(&s->work_full[to.index], rows * p->head_dim * 2);
     __syncwarp();

@@ -34,6 +34,7 @@ typedef struct job_bias {
  * and of V among all that the loader loads. */
 typedef struct key_block {
     const bt_decode_tile *tiles;
+    const uint64_t *words; /* of the tiles, where there is one query; or NULL */
     uint32_t seen, keys, values;
 } key_block;
 
@@ -230,8 +231,9 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
 #pragma unroll
         for (int r = 0; r < HALVES; r++)
             if (bits[i] >= 0)
-                word[i][r] =
-                    p->bits[(size_t)bits[i] * p->unit_rows + at->query[r]];
+                word[i][r] = b.words ? b.words[tile + i]
+                                     : p->bits[(size_t)bits[i] * p->unit_rows +
+                                               at->query[r]];
     }
 #pragma unroll
     for (int i = 0; i < 1 + pair; i++) {

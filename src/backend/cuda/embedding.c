@@ -37,7 +37,7 @@ bauta_status bt_cuda_op_embedding(bt_cuda_stream *stream,
                                    .rows = y->rows,
                                    .columns = y->columns,
                                    .table = bt_cuda_read(table),
-                                   .ids = bt_cuda_address(args->ids),
+                                   .ids = bt_cuda_read(args->ids),
                                    .scale = args->scale,
                                    .y = bt_cuda_write(y) };
     return rounds ? embedding_rounded(stream, &own, err)

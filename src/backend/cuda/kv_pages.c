@@ -275,10 +275,11 @@ bauta_status bt_cuda_kv_step_of(bt_cuda_stream *stream, bt_cuda_kv_step **out,
 
 /* ---- Writing and copying ----------------------------------------------- */
 
-static bauta_status write_check(const bt_cuda_stream *stream,
-                                const bt_kv_write_args *args,
-                                const bt_kv_pool *pool, bauta_error *err)
+bauta_status bt_cuda_kv_write_check(const bt_cuda_stream *stream,
+                                    const bt_kv_write_args *args,
+                                    bauta_error *err)
 {
+    const bt_kv_pool *pool = args->batch->sequences[0].table->pool;
     BT_CUDA_NEED_SAME(stream, err, kv_write, args->k, args->v, args->q,
                       args->q_out);
     BT_CUDA_NEED_F32(stream, err, kv_write, args->frequencies);
@@ -306,7 +307,7 @@ bauta_status bt_cuda_op_kv_write(bt_cuda_stream *stream,
         return BAUTA_OK;
     const bt_kv_pool *pool = args->batch->sequences[0].table->pool;
     const bt_attention_shape *s = &pool->shape;
-    bauta_status status = write_check(stream, args, pool, err);
+    bauta_status status = bt_cuda_kv_write_check(stream, args, err);
     if (!status)
         status =
             bt_cuda_kv_step_of(stream, &step, args->batch, args->layer, err);

@@ -49,6 +49,12 @@ bauta_status bt_cuda_kv_step_of(struct bt_cuda_stream *stream,
                                 bauta_error *err);
 void bt_cuda_kv_step_release(bt_cuda_kv_step *step);
 
+/* Whether keys and values can be written to the pages of their batch, which is
+ * not empty. */
+bauta_status bt_cuda_kv_write_check(const struct bt_cuda_stream *stream,
+                                    const bt_kv_write_args *args,
+                                    bauta_error *err);
+
 /* Words before the places: those are pairs, and aligned like ones. */
 static inline size_t bt_cuda_kv_place_start(const bt_cuda_kv_step *step)
 {

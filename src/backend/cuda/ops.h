@@ -150,7 +150,7 @@ typedef struct bt_cuda_embedding_args {
     bauta_dtype dtype;
     size_t rows, columns;
     bt_cuda_in table;
-    const uint32_t *ids; /* (rows) */
+    bt_cuda_in ids; /* (rows, 1) uint32 */
     float scale;
     bt_cuda_out y;
 } bt_cuda_embedding_args;
@@ -413,17 +413,18 @@ typedef struct bt_cuda_sampled {
  * units of 2^-44 of the largest one, so the sums have no order; a draw or the
  * cut of top_p can differ from the CPU's where they meet within a relative
  * vocab * 2^-44. work (rows, vocab rounded up to a multiple of 8) is scratch,
- * aligned to 16 bytes. */
+ * aligned to 16 bytes. Results go to `to` and to `host`, in pinned memory of
+ * the host; one of the two may be NULL. */
 bauta_status bt_cuda_sample(size_t rows, size_t vocab, bauta_dtype dtype,
                             bt_cuda_in logits, const bt_cuda_sample_row *how,
-                            bt_cuda_sampled *to, float *work, void *stream,
-                            bauta_error *err);
+                            bt_cuda_sampled *to, bt_cuda_sampled *host,
+                            float *work, void *stream, bauta_error *err);
 /* The most likely token of every row, without processors: score is the
  * log-probability. For many blocks per row; workspace as for row_stats_of. */
 bauta_status bt_cuda_sample_greedy(size_t rows, size_t vocab, bauta_dtype dtype,
                                    bt_cuda_in logits, bt_cuda_sampled *to,
-                                   void *workspace, void *stream,
-                                   bauta_error *err);
+                                   bt_cuda_sampled *host, void *workspace,
+                                   void *stream, bauta_error *err);
 
 /* A row of logits that continues a beam. */
 typedef struct bt_cuda_beam_row {

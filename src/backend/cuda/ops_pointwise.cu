@@ -348,6 +348,7 @@ template <class T, index_mode MODE> struct index_f {
     matrix<T> to;
     matrix<const T> x;
     const uint32_t *index;
+    size_t index_stride;
     float scale;
     static const int unit = 8;
     struct held {
@@ -358,7 +359,7 @@ template <class T, index_mode MODE> struct index_f {
     __device__ __forceinline__ void load(held &h, place8 p, bool wide) const
     {
         const bool scatter = MODE == MODE_SCATTER || MODE == MODE_SCATTER_ADD;
-        size_t other = index[p.row];
+        size_t other = index[p.row * index_stride];
         h.row = scatter ? other : p.row;
         p.row = scatter ? p.row : other;
         h.x = read8(at8(x, p), p.left, wide);
@@ -387,11 +388,13 @@ template <class T, index_mode MODE> struct index_f {
 
 template <class T, index_mode MODE>
 static bauta_status index_as(const char *what, layout8 l, bt_cuda_out to,
-                             bt_cuda_in x, const uint32_t *index, float scale,
+                             bt_cuda_in x, bt_cuda_in index, float scale,
                              void *stream, bauta_error *err)
 {
     index_f<T, MODE> f = { matrix_of<T>(to, l.columns),
-                           matrix_of<T>(x, l.columns), index, scale };
+                           matrix_of<T>(x, l.columns),
+                           (const uint32_t *)index.data,
+                           index.stride ? index.stride : 1, scale };
     l.joins = false;
     return run_each8(what, f, l, stream, err);
 }
@@ -399,7 +402,7 @@ static bauta_status index_as(const char *what, layout8 l, bt_cuda_out to,
 template <index_mode MODE>
 static bauta_status index_any(const char *what, size_t rows, size_t columns,
                               bauta_dtype dtype, bt_cuda_out to, bt_cuda_in x,
-                              const uint32_t *index, float scale, void *stream,
+                              bt_cuda_in index, float scale, void *stream,
                               bauta_error *err)
 {
     bauta_status status = check_dtype(what, dtype, err);
@@ -419,8 +422,8 @@ bauta_status bt_cuda_gather_rows(size_t rows, size_t columns, bauta_dtype dtype,
                                  const uint32_t *index, void *stream,
                                  bauta_error *err)
 {
-    return index_any<MODE_GATHER>("gather", rows, columns, dtype, to, x, index,
-                                  1.0f, stream, err);
+    return index_any<MODE_GATHER>("gather", rows, columns, dtype, to, x,
+                                  { index, 1 }, 1.0f, stream, err);
 }
 
 bauta_status bt_cuda_scatter_rows(size_t rows, size_t columns, bauta_dtype dtype,
@@ -428,10 +431,11 @@ bauta_status bt_cuda_scatter_rows(size_t rows, size_t columns, bauta_dtype dtype
                                   const uint32_t *index, bool add, void *stream,
                                   bauta_error *err)
 {
+    bt_cuda_in dense = { index, 1 };
     return add ? index_any<MODE_SCATTER_ADD>("scatter", rows, columns, dtype,
-                                             to, x, index, 1.0f, stream, err)
+                                             to, x, dense, 1.0f, stream, err)
                : index_any<MODE_SCATTER>("scatter", rows, columns, dtype, to, x,
-                                         index, 1.0f, stream, err);
+                                         dense, 1.0f, stream, err);
 }
 
 bauta_status bt_cuda_embedding(const bt_cuda_embedding_args *a, void *stream,

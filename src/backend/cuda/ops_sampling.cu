@@ -20,6 +20,19 @@ BT_DEVICE int status_of(slice_stats row)
     return row.max == -INFINITY ? STATUS_ALL_MASKED : STATUS_OK;
 }
 
+/* Where results go; either may be NULL. */
+typedef struct sampled_to {
+    bt_cuda_sampled *device, *host;
+} sampled_to;
+
+BT_DEVICE void sampled_store(sampled_to to, size_t row, bt_cuda_sampled x)
+{
+    if (to.device)
+        to.device[row] = x;
+    if (to.host)
+        to.host[row] = x;
+}
+
 /* ---- the most likely token ----------------------------------------------- */
 
 /* A slice's stats and the first place of its maximum. */
@@ -53,7 +66,7 @@ static __global__ void __launch_bounds__(32 * STATS_WARPS)
 {
     uint32_t slice = blockIdx.x * STATS_WARPS + threadIdx.x / 32;
     uint32_t lane = threadIdx.x % 32, place = UINT32_MAX;
-    launch_dependents();
+    grid_begin();
     if (slice >= slices)
         return;
     float v[SLICE_GROUPS][8], best = -INFINITY;
@@ -75,7 +88,7 @@ static __global__ void __launch_bounds__(32 * STATS_WARPS)
 /* A warp to a row. */
 static __global__ void __launch_bounds__(32)
     slice_end(const slice_best *from, uint32_t slices, bt_cuda_row_stats *to,
-              bt_cuda_sampled *sampled)
+              sampled_to sampled)
 {
     __shared__ slice_stats all[SLICES_MOST];
     uint32_t row = blockIdx.x, lane = threadIdx.x, place = UINT32_MAX;
@@ -97,9 +110,13 @@ static __global__ void __launch_bounds__(32)
         return;
     if (to)
         to[row] = { stats.max, stats.sum, lse, place };
-    if (sampled)
-        sampled[row] = { status_of(stats), place, stats.max - lse,
-                         (double)(stats.max - lse) };
+    int status = status_of(stats);
+    if (status)
+        sampled_store(sampled, row, { status, 0, 0.0f, 0.0 });
+    else
+        sampled_store(sampled, row,
+                      { STATUS_OK, place, stats.max - lse,
+                        (double)(stats.max - lse) });
 }
 
 size_t bt_cuda_row_stats_workspace(size_t rows, size_t vocab)
@@ -123,7 +140,7 @@ static bauta_status check_rows(const char *what, size_t rows, size_t vocab,
 
 static bauta_status run_stats(size_t rows, size_t vocab, bauta_dtype dtype,
                               bt_cuda_in logits, bt_cuda_row_stats *to,
-                              bt_cuda_sampled *sampled, void *workspace,
+                              sampled_to sampled, void *workspace,
                               void *stream, bauta_error *err)
 {
     bauta_status status = check_rows("row stats", rows, vocab, dtype, err);
@@ -137,12 +154,12 @@ static bauta_status run_stats(size_t rows, size_t vocab, bauta_dtype dtype,
     bool wide = l.starts && l.lines;
     if (dtype == BAUTA_FLOAT32)
         launch_kernel(slice_each<float>, grid, 32 * STATS_WARPS, 0,
-                      BT_START_AFTER, stream, part,
+                      BT_START_EARLY_IN_STEP, stream, part,
                       matrix_of<float>(logits, vocab), (uint32_t)vocab, slices,
                       wide);
     else
         launch_kernel(slice_each<bf16>, grid, 32 * STATS_WARPS, 0,
-                      BT_START_AFTER, stream, part,
+                      BT_START_EARLY_IN_STEP, stream, part,
                       matrix_of<bf16>(logits, vocab), (uint32_t)vocab, slices,
                       wide);
     launch_kernel(slice_end, (unsigned)rows, 32, 0, BT_START_EARLY, stream,
@@ -155,17 +172,17 @@ bauta_status bt_cuda_row_stats_of(size_t rows, size_t vocab, bauta_dtype dtype,
                                   void *workspace, void *stream,
                                   bauta_error *err)
 {
-    return run_stats(rows, vocab, dtype, logits, to, NULL, workspace, stream,
+    return run_stats(rows, vocab, dtype, logits, to, {}, workspace, stream,
                      err);
 }
 
 bauta_status bt_cuda_sample_greedy(size_t rows, size_t vocab, bauta_dtype dtype,
                                    bt_cuda_in logits, bt_cuda_sampled *to,
-                                   void *workspace, void *stream,
-                                   bauta_error *err)
+                                   bt_cuda_sampled *host, void *workspace,
+                                   void *stream, bauta_error *err)
 {
-    return run_stats(rows, vocab, dtype, logits, NULL, to, workspace, stream,
-                     err);
+    return run_stats(rows, vocab, dtype, logits, NULL, { to, host }, workspace,
+                     stream, err);
 }
 
 /* ---- a row of a block ---------------------------------------------------- */
@@ -597,7 +614,7 @@ BT_DEVICE uint32_t find_token(const work_row &r, float max)
 template <class T> struct sample_params {
     matrix<const T> logits;
     const bt_cuda_sample_row *how;
-    bt_cuda_sampled *to;
+    sampled_to to;
     float *work;
     uint32_t vocab;
     bool wide, shared;
@@ -664,7 +681,7 @@ static __global__ void __launch_bounds__(BLOCK)
     }
     if (status) {
         if (threadIdx.x == 0)
-            p.to[row] = { status, 0, 0.0f, 0.0 };
+            sampled_store(p.to, row, { status, 0, 0.0f, 0.0 });
         return;
     }
     uint64_t total;
@@ -678,8 +695,9 @@ static __global__ void __launch_bounds__(BLOCK)
             lse = lse_of_weights(max, weight_all(r, max));
     }
     if (threadIdx.x == 0)
-        p.to[row] = { STATUS_OK, token, logit_of(x, token) - lse_of(raw),
-                      (double)(r.x[token] - lse) };
+        sampled_store(p.to, row,
+                      { STATUS_OK, token, logit_of(x, token) - lse_of(raw),
+                        (double)(r.x[token] - lse) });
 }
 
 enum { SHARED_MOST = 227 << 10 }; /* of a block, on Hopper */
@@ -698,9 +716,9 @@ static bool row_fits(size_t vocab)
 
 template <class T>
 static bauta_status sample_as(size_t rows, size_t vocab, bt_cuda_in logits,
-                              const bt_cuda_sample_row *how,
-                              bt_cuda_sampled *to, float *work, bool wide,
-                              void *stream, bauta_error *err)
+                              const bt_cuda_sample_row *how, sampled_to to,
+                              float *work, bool wide, void *stream,
+                              bauta_error *err)
 {
     bool fits = row_fits(vocab);
     size_t bytes = row_bytes(vocab, fits);
@@ -714,8 +732,8 @@ static bauta_status sample_as(size_t rows, size_t vocab, bt_cuda_in logits,
 
 bauta_status bt_cuda_sample(size_t rows, size_t vocab, bauta_dtype dtype,
                             bt_cuda_in logits, const bt_cuda_sample_row *how,
-                            bt_cuda_sampled *to, float *work, void *stream,
-                            bauta_error *err)
+                            bt_cuda_sampled *to, bt_cuda_sampled *host,
+                            float *work, void *stream, bauta_error *err)
 {
     bauta_status status = check_rows("sampling", rows, vocab, dtype, err);
     if (status || rows == 0)
@@ -723,10 +741,12 @@ bauta_status bt_cuda_sample(size_t rows, size_t vocab, bauta_dtype dtype,
     layout8 l = layout_of(rows, vocab);
     layout_add(&l, logits.data, logits.stride, dtype);
     bool wide = l.starts && l.lines;
-    return dtype == BAUTA_FLOAT32 ? sample_as<float>(rows, vocab, logits, how, to,
-                                              work, wide, stream, err)
-                           : sample_as<bf16>(rows, vocab, logits, how, to, work,
-                                             wide, stream, err);
+    return dtype == BAUTA_FLOAT32 ? sample_as<float>(rows, vocab, logits, how,
+                                                     { to, host }, work, wide,
+                                                     stream, err)
+                                  : sample_as<bf16>(rows, vocab, logits, how,
+                                                    { to, host }, work, wide,
+                                                    stream, err);
 }
 
 /* ---- beams --------------------------------------------------------------- */

@@ -8,6 +8,8 @@
 #include "base/memory.h"
 #include "base/size.h"
 
+#include <cuda_runtime_api.h>
+#include <stddef.h>
 #include <string.h>
 
 enum { CHOICES_MAX = 1024, CANDIDATES_MAX = 2048 }; /* of bt_cuda_beam() */
@@ -190,76 +192,187 @@ static bool is_greedy(const bt_cuda_sample_row *row)
            !p->bad_word_count && !p->forces;
 }
 
-/* The most likely tokens, which many blocks find for each row; the bits are
- * those of run_sample(). */
-static bauta_status run_greedy(bt_cuda_stream *stream, const bt_tensor *logits,
-                               bt_sample_item *items, size_t count,
-                               bauta_error *err)
+/* ---- Sampling, with results in two places ---------------------------------
+ */
+
+int bt_cuda_sampling_number(const bt_sampling *sampling)
 {
-    size_t bytes = bt_size_round(count * sizeof(bt_cuda_sampled), 256);
-    bt_tensor z = bt_tensor_rows(logits, items[0].row, count);
-    unsigned char *memory = NULL;
-    bt_cuda_sampled *results = bt_alloc(bytes);
-    if (!results)
-        return bt_fail_memory(err, "sampled tokens", bytes);
+    return ((const bt_cuda_sampling *)sampling)->number;
+}
+
+void bt_cuda_sampling_release(bt_cuda_sampling *sampling)
+{
+    bt_cuda_block block = { sampling->sampled.memory, sampling->bytes };
+    bt_cuda_block_release(&block);
+    bt_cuda_block_release(&sampling->inputs);
+    cudaFreeHost(sampling->landing);
+    if (sampling->landed)
+        cudaEventDestroy((cudaEvent_t)sampling->landed);
+    *sampling =
+        (bt_cuda_sampling){ sampling->base, .number = sampling->number };
+}
+
+void bt_cuda_sampling_free(bt_sampling *base)
+{
+    bt_cuda_sampling_release((bt_cuda_sampling *)base);
+    bt_free(base);
+}
+
+/* Room for `count` results. */
+static bauta_status sampling_reserve(bt_cuda_sampling *sampling, size_t count,
+                                     bauta_error *err)
+{
+    size_t bytes = bt_size_mul(count, sizeof(bt_cuda_sampled));
+    bt_cuda_block block = { 0 };
+    if (bytes <= sampling->bytes)
+        return BAUTA_OK;
+    bt_cuda_sampling_release(sampling);
+    bauta_status status = bt_cuda_block_reserve(&block, bytes, NULL, err);
+    if (status)
+        return status;
+    sampling->sampled =
+        (bt_buffer){ &bt_cuda_backend, block.memory, block.bytes };
+    cudaError_t error = cudaMallocHost(&sampling->landing, block.bytes);
+    if (error)
+        sampling->landing = NULL;
+    else
+        error = cudaEventCreateWithFlags((cudaEvent_t *)&sampling->landed,
+                                         cudaEventDisableTiming);
+    if (error) {
+        bt_cuda_sampling_release(sampling);
+        return bt_cuda_failed(error, "cannot allocate pinned memory", err);
+    }
+    sampling->bytes = block.bytes;
+    return BAUTA_OK;
+}
+
+/* The most likely tokens, which many blocks find for each row; the bits are
+ * those of queue_sampled(). */
+static bauta_status queue_greedy(bt_cuda_stream *stream,
+                                 const bt_cuda_sampling *to, const bt_tensor *z,
+                                 bauta_error *err)
+{
+    void *memory;
     bauta_status status = bt_cuda_stream_scratch(
-        stream, (void **)&memory,
-        bt_size_add(bytes, bt_cuda_row_stats_workspace(count, z.columns)), err);
+        stream, &memory, bt_cuda_row_stats_workspace(z->rows, z->columns), err);
+    return status
+               ? status
+               : bt_cuda_sample_greedy(z->rows, z->columns, z->dtype,
+                                       bt_cuda_read(z), to->sampled.memory,
+                                       to->landing, memory, stream->queue, err);
+}
+
+/* In a step uploads happen early, so what is uploaded is in memory of its
+ * own. */
+static bauta_status queue_sampled(bt_cuda_stream *stream, bt_cuda_sampling *to,
+                                  const bt_tensor *z,
+                                  const bt_sample_item *items, size_t lists,
+                                  bauta_error *err)
+{
+    sampling_block b = { 0 };
+    void *work;
+    b.rows = place(&b.bytes, z->rows * sizeof(bt_cuda_sample_row));
+    b.lists = place(&b.bytes, lists * sizeof(uint32_t));
+    bauta_status status =
+        bt_cuda_block_reserve(&to->inputs, b.bytes, NULL, err);
     if (!status)
-        status = bt_cuda_sample_greedy(count, z.columns, logits->dtype,
-                                       bt_cuda_read(&z), (void *)memory,
-                                       memory + bytes, stream->queue, err);
+        status = bt_cuda_stream_scratch(stream, &work,
+                                        work_bytes(z->rows, z->columns), err);
+    if (status)
+        return status;
+    b.device = to->inputs.memory;
+    b.host = bt_alloc_zero(1, b.bytes);
+    if (!b.host)
+        return bt_fail_memory(err, "sampling", b.bytes);
+    items_write(&b, items, z->rows);
+    status = bt_cuda_stream_upload(stream, b.device, b.host, b.bytes, err);
     if (!status)
-        status = bt_cuda_stream_download(stream, results, memory,
-                                         count * sizeof(bt_cuda_sampled), err);
-    if (!status)
-        items_read(items, results, count);
-    bt_free(results);
+        status = bt_cuda_sample(z->rows, z->columns, z->dtype, bt_cuda_read(z),
+                                (const void *)(b.device + b.rows),
+                                to->sampled.memory, to->landing, work,
+                                stream->queue, err);
+    bt_free(b.host);
     return status;
 }
 
-/* Items whose rows are consecutive. */
-static bauta_status run_sample(bt_cuda_stream *stream, const bt_tensor *logits,
-                               bt_sample_item *items, size_t count,
-                               bauta_error *err)
+/* Queue items whose rows are consecutive. */
+static bauta_status sampling_begin(bt_cuda_stream *stream, bt_cuda_sampling *to,
+                                   const bt_tensor *logits,
+                                   const bt_sample_item *items, size_t count,
+                                   bauta_error *err)
 {
-    sampling_block b = { 0 };
     token_lists l = { NULL, NULL, 0 };
-    size_t vocab = logits->columns, bytes = count * sizeof(bt_cuda_sampled);
     bt_tensor z = bt_tensor_rows(logits, items[0].row, count);
     bool greedy = true;
     for (size_t i = 0; i < count; i++) {
         bt_cuda_sample_row row = row_of(&l, &items[i]);
         greedy = greedy && is_greedy(&row);
     }
-    if (greedy)
-        return run_greedy(stream, logits, items, count, err);
-    b.rows = place(&b.bytes, count * sizeof(bt_cuda_sample_row));
-    b.lists = place(&b.bytes, l.count * sizeof(uint32_t));
-    b.input = b.bytes;
-    b.results = place(&b.bytes, bytes);
-    b.work = place(&b.bytes, work_bytes(count, vocab));
-    bt_cuda_sampled *results = bt_alloc(bytes);
-    bauta_status status = results
-                              ? block_take(&b, stream, err)
-                              : bt_fail_memory(err, "sampled tokens", bytes);
-    if (!status) {
-        items_write(&b, items, count);
-        status = bt_cuda_stream_upload(stream, b.device, b.host, b.input, err);
+    bauta_status status = sampling_reserve(to, count, err);
+    if (!status)
+        status = greedy ? queue_greedy(stream, to, &z, err)
+                        : queue_sampled(stream, to, &z, items, l.count, err);
+    if (status)
+        return status;
+    stream->unmarked = to;
+    return bt_cuda_stepping(stream->queue) ? BAUTA_OK
+                                           : bt_cuda_sampling_mark(stream, err);
+}
+
+bauta_status bt_cuda_sampling_mark(bt_cuda_stream *stream, bauta_error *err)
+{
+    bt_cuda_sampling *sampling = stream->unmarked;
+    if (!sampling)
+        return BAUTA_OK;
+    stream->unmarked = NULL;
+    sampling->step = bt_cuda_steps_last(stream->steps);
+    cudaError_t error = cudaEventRecord((cudaEvent_t)sampling->landed,
+                                        (cudaStream_t)stream->queue);
+    return error ? bt_cuda_failed(error, "cannot record an event", err)
+                 : BAUTA_OK;
+}
+
+/* Wait for the results. */
+static bauta_status sampling_end(bt_cuda_stream *stream,
+                                 const bt_cuda_sampling *sampling,
+                                 bt_sample_item *items, size_t count,
+                                 bauta_error *err)
+{
+    cudaError_t error = cudaEventSynchronize((cudaEvent_t)sampling->landed);
+    if (error)
+        return bt_cuda_failed(error, "the GPU's work failed", err);
+    bt_cuda_steps_done(stream->steps, sampling->step);
+    items_read(items, sampling->landing, count);
+    return BAUTA_OK;
+}
+
+bauta_status bt_cuda_sample_queue(bt_cuda_stream *stream, bt_sampling **out,
+                                  const bt_sample_args *args, bt_tensor *tokens,
+                                  bauta_error *err)
+{
+    bt_cuda_sampling *sampling = (bt_cuda_sampling *)*out;
+    BT_CUDA_NEED_HERE(stream, err, sample, args->logits);
+    if (!sampling) {
+        sampling = bt_alloc_zero(1, sizeof(*sampling));
+        if (!sampling)
+            return bt_fail_memory(err, "sampled tokens", sizeof(*sampling));
+        sampling->base.backend = &bt_cuda_backend;
+        sampling->number = stream->number;
+        *out = &sampling->base;
     }
-    if (!status)
-        status = bt_cuda_sample(
-            count, vocab, logits->dtype, bt_cuda_read(&z),
-            (const void *)(b.device + b.rows), (void *)(b.device + b.results),
-            (void *)(b.device + b.work), stream->queue, err);
-    if (!status)
-        status = bt_cuda_stream_download(stream, results, b.device + b.results,
-                                         bytes, err);
-    if (!status)
-        items_read(items, results, count);
-    bt_free(b.host);
-    bt_free(results);
+    bauta_status status = sampling_begin(stream, sampling, args->logits,
+                                         args->items, args->count, err);
+    *tokens = bt_tensor_of(&sampling->sampled, BAUTA_UINT32, args->count, 1);
+    tokens->stride = sizeof(bt_cuda_sampled) / sizeof(uint32_t);
+    tokens->offset = offsetof(bt_cuda_sampled, token) / sizeof(uint32_t);
     return status;
+}
+
+bauta_status bt_cuda_sample_read(bt_cuda_stream *stream, bt_sampling *sampling,
+                                 const bt_sample_args *args, bauta_error *err)
+{
+    return sampling_end(stream, (const bt_cuda_sampling *)sampling, args->items,
+                        args->count, err);
 }
 
 bauta_status bt_cuda_op_sample(bt_cuda_stream *stream,
@@ -272,8 +385,11 @@ bauta_status bt_cuda_op_sample(bt_cuda_stream *stream,
              next < args->count &&
              args->items[next].row == args->items[next - 1].row + 1;)
             next++;
-        status = run_sample(stream, args->logits, &args->items[first],
-                            next - first, err);
+        status = sampling_begin(stream, &stream->sampling, args->logits,
+                                &args->items[first], next - first, err);
+        if (!status)
+            status = sampling_end(stream, &stream->sampling,
+                                  &args->items[first], next - first, err);
     }
     return status;
 }

@@ -10,7 +10,7 @@
 #include <string.h>
 
 enum {
-    RECORDS = 32,     /* kinds of steps that are remembered */
+    RECORDS = 64,     /* kinds of steps that are remembered */
     PARTS = 16,       /* of a step */
     FIRST_PART = 7,   /* nodes of the first part; */
     PART_GROWTH = 8,  /* each one after it has so many times more */
@@ -62,7 +62,7 @@ typedef struct step_record {
     size_t part_count;      /* 0: there are no graphs */
     unsigned char *staging; /* pinned memory of all uploads */
     size_t staged;
-    uint64_t launched; /* the number of waits of the stream at that time */
+    uint64_t launched; /* the last step that launched its graphs */
     size_t misses, rest;
 } step_record;
 
@@ -75,7 +75,7 @@ typedef enum step_mode {
 struct bt_cuda_steps {
     cudaStream_t capture; /* for making graphs */
     step_record records[RECORDS];
-    uint64_t waits; /* of the stream for all its work */
+    uint64_t done; /* the last step that is known to be done */
     bt_cuda_step_counts counts;
     /* The current step: */
     void *queue;
@@ -83,6 +83,8 @@ struct bt_cuda_steps {
     step_mode mode;
     step_record *record;
     size_t next, part;
+    bool busy;         /* recorded while the one before ran: nothing is gained
+                          by an early start, so it is one part */
     bool changed;      /* the record is not what it was before */
     bool after_kernel; /* what was issued last is a kernel */
     int error;         /* the first one of bt_cuda_step_leave() */
@@ -105,13 +107,13 @@ static void parts_release(step_record *r)
     r->part_count = 0;
 }
 
-/* The stream has read the staging memory of its steps. */
+/* Wait until the stream has read the staging memory of a record. */
 static void staging_wait(bt_cuda_steps *s, const step_record *r)
 {
-    if (!r->staging || r->launched != s->waits || !s->queue)
+    if (!r->staging || r->launched <= s->done || !s->queue)
         return;
     cudaStreamSynchronize((cudaStream_t)s->queue);
-    s->waits++;
+    bt_cuda_steps_waited(s);
 }
 
 static void record_release(bt_cuda_steps *s, step_record *r)
@@ -307,10 +309,8 @@ static cudaError_t capture_nodes(const bt_cuda_steps *s, step_part *part)
     step_record *r = s->record;
     cudaError_t error = cudaSuccess;
     bool after_kernel = false;
-    if (part->copy_count) {
+    if (part->copy_count) // the kernel after it starts when it is done
         error = capture_copies(s, part);
-        after_kernel = true;
-    }
     for (size_t i = part->first; i < part->end && !error; i++) {
         step_node *n = &r->nodes[i];
         if (n->kind == UPLOAD)
@@ -353,10 +353,11 @@ static void part_add_copy(step_record *r, step_part *part, step_node *n)
     part->copies.item[n->copy].bytes = n->bytes;
 }
 
-/* Cut the record into parts. False if there are too many. */
-static bool parts_cut(step_record *r)
+/* Cut the record into parts, the first of which has `most` nodes. False if
+ * there are too many. */
+static bool parts_cut(step_record *r, size_t most)
 {
-    size_t most = FIRST_PART, at = 0;
+    size_t at = 0;
     for (r->part_count = 0; at < r->count;) {
         if (r->nodes[at].kind == WAIT) {
             at++;
@@ -375,7 +376,7 @@ static bool parts_cut(step_record *r)
                 part_add_copy(r, part, n);
         }
         part->end = at;
-        most *= PART_GROWTH;
+        most = bt_size_mul(most, PART_GROWTH);
     }
     return true;
 }
@@ -413,7 +414,7 @@ static void graphs_make(bt_cuda_steps *s)
         r->parts = bt_alloc_zero(PARTS, sizeof(*r->parts));
     cudaError_t error =
         r->parts ? staging_place(s, r) : cudaErrorMemoryAllocation;
-    bool cut = !error && parts_cut(r);
+    bool cut = !error && parts_cut(r, s->busy ? SIZE_MAX : FIRST_PART);
     for (size_t i = 0; i < r->part_count && cut && !error; i++)
         error = part_capture(s, &r->parts[i]);
     if (!error && cut) {
@@ -474,7 +475,7 @@ static cudaError_t replay_next(bt_cuda_steps *s)
     cudaError_t error = part_patch(s, part);
     if (!error)
         error = cudaGraphLaunch(part->exec, (cudaStream_t)s->queue);
-    r->launched = s->waits;
+    r->launched = s->number;
     s->after_kernel = false;
     s->part++;
     return error;
@@ -490,7 +491,7 @@ static cudaError_t replay_leave(bt_cuda_steps *s)
         first = s->next; // only a wait precedes the part
     for (size_t i = first; i < s->next && !error; i++)
         error = issue(s, &r->nodes[i]);
-    r->launched = s->waits;
+    r->launched = s->number;
     parts_release(r);
     s->mode = RECORD;
     s->changed = true;
@@ -634,8 +635,19 @@ void bt_cuda_step_leave(void)
 
 void bt_cuda_steps_waited(bt_cuda_steps *s)
 {
-    if (s)
-        s->waits++;
+    if (s) // the rest of the current one is still to come
+        bt_cuda_steps_done(s, s->number - (current == s));
+}
+
+void bt_cuda_steps_done(bt_cuda_steps *s, uint64_t number)
+{
+    if (s && number > s->done)
+        s->done = number;
+}
+
+uint64_t bt_cuda_steps_last(const bt_cuda_steps *s)
+{
+    return s ? s->number : 0;
 }
 
 /* ---- Steps --------------------------------------------------------------- */
@@ -680,12 +692,15 @@ bool bt_cuda_step_begin(bt_cuda_steps *s, void *queue, uint64_t kind)
     s->changed = s->after_kernel = false;
     s->error = 0;
     s->mode = RECORD;
+    s->busy = false;
     if (s->record->part_count) {
         s->mode = REPLAY;
         staging_wait(s, s->record);
     } else if (s->record->rest) {
         s->record->rest -= s->record->rest != SIZE_MAX;
         s->mode = PLAIN;
+    } else {
+        s->busy = cudaStreamQuery((cudaStream_t)queue) == cudaErrorNotReady;
     }
     return true;
 }

@@ -5,7 +5,8 @@
  * the host more time than the GPU needs to run it. So whatever a thread queues
  * on a stream between the begin and the end of a step is recorded. When a step
  * of the same kind has queued the same sequence twice, it is cut into parts of
- * growing length, and each part becomes a graph.
+ * growing length, and each part becomes a graph. Where the GPU was still busy
+ * with the step before, it is one part: no time is lost before it is complete.
  *
  * In the steps that follow the host code runs as ever. Its launches are not
  * issued but compared with the recorded ones; where only arguments or the grid
@@ -17,7 +18,9 @@
  *
  * Uploads of a step go through pinned memory that the graphs read. All uploads
  * of a part happen at its beginning, by one kernel; so the destination of an
- * upload may not be used earlier in the step. */
+ * upload may not be used earlier in the step. No kernel that is queued after an
+ * upload starts before it is done, so kernels may read uploads before they wait
+ * for the kernel before them. */
 #ifndef BT_CUDA_STEP_GRAPH_H
 #define BT_CUDA_STEP_GRAPH_H
 
@@ -64,8 +67,13 @@ int bt_cuda_step_wait(void);
 /* Memory is about to be freed: queue everything, and finish this step without
  * graphs. Does nothing outside of steps. */
 void bt_cuda_step_leave(void);
-/* The stream has waited for all its work. */
+/* The stream has waited for all its work; */
 void bt_cuda_steps_waited(bt_cuda_steps *steps);
+/* or for that of the steps up to this number. The memory that the graphs of a
+ * kind of step read is written again once the last step of it is done. */
+void bt_cuda_steps_done(bt_cuda_steps *steps, uint64_t number);
+/* The number of the last step that has begun; 0: there was none. */
+uint64_t bt_cuda_steps_last(const bt_cuda_steps *steps);
 
 /* ---- Statistics ---------------------------------------------------------- */
 

@@ -243,6 +243,7 @@ void bt_cuda_stream_free(bt_cuda_stream *stream)
     bt_free(stream->adamw.slots);
     for (size_t i = 0; i < BT_CUDA_KV_STEPS; i++)
         bt_cuda_kv_step_release(&stream->kv_steps[i]);
+    bt_cuda_sampling_release(&stream->sampling);
     if (stream->own_queue)
         cudaStreamDestroy((cudaStream_t)stream->own_queue);
     cudaGetLastError();

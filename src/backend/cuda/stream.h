@@ -41,6 +41,21 @@ typedef struct bt_cuda_staging {
     void *read[2]; /* events: the copies of a half are done */
 } bt_cuda_staging;
 
+/* ---- Sampled tokens ---------------------------------------------------- */
+
+/* What was sampled. The kernels write it to the GPU's memory and to the
+ * host's. */
+typedef struct bt_cuda_sampling {
+    bt_sampling base;
+    int number;           /* of the GPU */
+    bt_cuda_block inputs; /* options of the rows, and lists of tokens */
+    bt_buffer sampled;    /* on the GPU: bt_cuda_sampled of each row */
+    void *landing;        /* the same, in pinned memory */
+    size_t bytes;         /* of each */
+    void *landed;         /* event */
+    uint64_t step;        /* that is done then, see step_graph.h */
+} bt_cuda_sampling;
+
 /* ---- The optimizer's slots --------------------------------------------- */
 
 /* Slots and pieces of bt_cuda_adamw() in the GPU's memory, with a copy in host
@@ -67,9 +82,12 @@ typedef struct bt_cuda_stream {
     bt_cuda_block scratch;  /* workspace of everything else */
     bt_cuda_adamw_lists adamw;
     bt_cuda_kv_step kv_steps[BT_CUDA_KV_STEPS];
-    uint64_t kv_versions; /* that were given out */
-    bt_cuda_steps *steps; /* NULL until the first one */
-    int before;           /* in a step: the device that was current before */
+    bt_cuda_sampling sampling;  /* that is read at once */
+    bt_cuda_sampling *unmarked; /* queued in the current step, or NULL: its
+                                   event is to be recorded at the end */
+    uint64_t kv_versions;       /* that were given out */
+    bt_cuda_steps *steps;       /* NULL until the first one */
+    int before; /* in a step: the device that was current before */
 } bt_cuda_stream;
 
 static inline bt_cuda_stream *bt_cuda_stream_of(bt_stream *stream)
@@ -183,6 +201,19 @@ bauta_status bt_cuda_need_same(const bt_cuda_stream *stream, bt_op op,
                                    bauta_error *err);
 BT_OP_MAP(BT_CUDA_OP)
 #undef BT_CUDA_OP
+
+/* In sampling.c, see backend.h. */
+bauta_status bt_cuda_sample_queue(bt_cuda_stream *stream,
+                                  bt_sampling **sampling,
+                                  const bt_sample_args *args, bt_tensor *tokens,
+                                  bauta_error *err);
+bauta_status bt_cuda_sample_read(bt_cuda_stream *stream, bt_sampling *sampling,
+                                 const bt_sample_args *args, bauta_error *err);
+void bt_cuda_sampling_free(bt_sampling *sampling);
+int bt_cuda_sampling_number(const bt_sampling *sampling);
+void bt_cuda_sampling_release(bt_cuda_sampling *sampling);
+/* Record the event of what was sampled in the step that has ended. */
+bauta_status bt_cuda_sampling_mark(bt_cuda_stream *stream, bauta_error *err);
 
 bauta_status bt_cuda_attention_plan_build(bt_cuda_stream *stream,
                                           bt_attention_plan **plan,

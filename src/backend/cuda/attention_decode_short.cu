@@ -1,0 +1,393 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* attention_decode_short.cu - decoding over short contexts, on Hopper, in
+ * bfloat16, with the new keys and values of the step on the way.
+ *
+ * A step of a small model is a chain of kernels of a few microseconds each, and
+ * what counts is the time from the end of the kernel before to the end of this
+ * one. So a block of threads has one job (decode_load.h), all of whose tiles of
+ * keys and values fit its shared memory, and what does not come from the kernel
+ * before is done ahead of it: the list, the tiles, the angles of the rotary
+ * embedding. Then only a few rows are missing, which the threads load
+ * themselves: the queries and, with `new_rows`, the key and the value of the
+ * sequence's new token. These are rotated, written to their page for the steps
+ * that follow, and put into the tiles in shared memory, whose row for them held
+ * anything. From there on it is the job of attention_decode.cu, by the same
+ * functions, and the bits are the same. Those of a rotation are the bits of
+ * ops_rotary.cu; both files are compiled with -fmad=false. */
+#include "backend/cuda/decode_compute.h"
+#include "backend/cuda/decode_launch.h"
+
+/* The CPU's function, for the device. */
+#define inline inline __host__ __device__
+#include "backend/cpu/kernels/cos_sin.h"
+#undef inline
+
+typedef struct short_params {
+    decode_params d;
+    bt_cuda_decode_rows rows; /* k NULL: there are no new ones */
+    bool ahead;               /* pages may be read before the grid before this
+                                 one is done */
+} short_params;
+
+/* In place of the queries of a second job, of decode_shared. */
+template <int D> struct short_shared {
+    float cosine[D / 2], sine[D / 2];
+    uint64_t words[BT_CHUNK_TILES]; /* bits of the tiles, if rows == 1 */
+    bt_cuda_kv_place place;         /* of the new token, */
+    int k_tile, v_tile;             /* and its tiles in shared memory; -1: it is
+                                       hidden */
+};
+
+/* ---- ahead of the grid before this one ---------------------------------- */
+
+/* The tiles of a job, one lane each, of which all are loaded. */
+template <int D>
+BT_DEVICE void load_all_tiles(const decode_params *p, decode_shared<D> *s)
+{
+    decode_loader l = { 0, policy_evict_first() };
+    const decode_work *work = &s->work[0];
+    int lane = threadIdx.x % 32;
+#pragma unroll 1
+    for (uint32_t todo = visible_blocks(work, lane); todo; todo &= todo - 1) {
+        int b = __ffs((int)todo) - 1;
+        key_block at = block_at(work, NULL, lane, b, 0);
+        load_block(p, s, &l, work, b, at.seen);
+    }
+}
+
+/* Where the new token is among the tiles of the job. */
+template <int D>
+BT_DEVICE void find_new_tile(short_shared<D> *e, const job_record *r,
+                             bt_cuda_kv_place place)
+{
+    uint32_t seen[2], hit[2];
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int block = r->tile[i].block;
+        seen[i] = __ballot_sync(~0u, block >= 0);
+        hit[i] = __ballot_sync(~0u, block >= 0 && block == (int)place.page);
+    }
+    int at = hit[0] ? __ffs((int)hit[0]) - 1 : __ffs((int)hit[1]) + 31;
+    bool hidden = !hit[0] && !hit[1];
+    int number = 0;
+    // K precedes V in each block.
+    for (int b = 0; b < at / WARPS; b++)
+        number += 2 * __popc(seen[b / 4] >> b % 4 * WARPS & 0xff);
+    uint32_t mine = seen[at / 32] >> at / WARPS % 4 * WARPS & 0xff;
+    number += __popc(mine & ((1u << at % WARPS) - 1));
+    if (threadIdx.x % 32 == 0) {
+        e->place = place;
+        e->k_tile = hidden ? -1 : number;
+        e->v_tile = hidden ? -1 : number + __popc(mine);
+    }
+}
+
+/* The first warp: the job, its barriers and its tiles. */
+template <int D>
+BT_DEVICE void prepare_job(const short_params *p, decode_shared<D> *s,
+                           short_shared<D> *e)
+{
+    const decode_params *d = &p->d;
+    int lane = threadIdx.x % 32;
+    job_record r = fetch_job(d, blockIdx.x);
+    if (lane == 0) {
+        tensor_map_prefetch(&d->k);
+        tensor_map_prefetch(&d->v);
+    }
+    if (lane < kernel_traits<D>::stages) {
+        barrier_init(&s->full[lane], 1);
+        barrier_init(&s->empty[lane], WARPS);
+    }
+    barrier_init_done();
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        if (p->rows.numbers && r.tile[i].block >= 0)
+            r.tile[i].block = (int)p->rows.numbers[r.tile[i].block];
+        if (d->unit_rows == 1 && r.tile[i].bits >= 0)
+            e->words[i * 32 + lane] = d->bits[r.tile[i].bits];
+    }
+    write_work(d, &s->work[0], r);
+    if (p->ahead)
+        load_all_tiles<D>(d, s);
+    if (p->rows.k)
+        find_new_tile<D>(e, &r, p->rows.places[__shfl_sync(~0u, r.word, 0)]);
+}
+
+/* The second warp. */
+template <int D>
+BT_DEVICE void prepare_angles(const short_params *p, short_shared<D> *e)
+{
+    int row = p->d.items[job_at(&p->d, blockIdx.x).item].row;
+    double position = (double)p->rows.positions[row];
+    for (int i = threadIdx.x % 32; i < p->d.head_dim / 2; i += 32)
+        bt_cos_sin(position * (double)p->rows.frequencies[i], &e->cosine[i],
+                   &e->sine[i]);
+}
+
+/* ---- rows --------------------------------------------------------------- */
+
+/* Eight columns of a row, and with `pairs` those half a head further. */
+typedef struct row_piece {
+    uint4 low, high;
+} row_piece;
+
+BT_DEVICE row_piece read_piece(const uint16_t *from, int half, bool pairs)
+{
+    row_piece x = {};
+    x.low = __ldcg((const uint4 *)from);
+    if (pairs)
+        x.high = __ldcg((const uint4 *)(from + half));
+    return x;
+}
+
+BT_DEVICE float low_of(uint32_t two)
+{
+    return __uint_as_float(two << 16);
+}
+
+BT_DEVICE float high_of(uint32_t two)
+{
+    return __uint_as_float(two & 0xffff0000u);
+}
+
+/* As ops_rotary.cu does. */
+BT_DEVICE void rotate_piece(row_piece *x, const float *cosine,
+                            const float *sine)
+{
+    uint32_t *low = (uint32_t *)&x->low, *high = (uint32_t *)&x->high;
+#pragma unroll
+    for (int i = 0; i < 4; i++) {
+        float a[2], b[2];
+#pragma unroll
+        for (int j = 0; j < 2; j++) {
+            float c = cosine[2 * i + j], s = sine[2 * i + j];
+            float u = j ? high_of(low[i]) : low_of(low[i]);
+            float w = j ? high_of(high[i]) : low_of(high[i]);
+            a[j] = fmaf(-w, s, u * c);
+            b[j] = fmaf(u, s, w * c);
+        }
+        low[i] = pack_bf16(a[0], a[1]);
+        high[i] = pack_bf16(b[0], b[1]);
+    }
+}
+
+BT_DEVICE void write_piece(uint16_t *to, row_piece x, int half, bool pairs)
+{
+    *(uint4 *)to = x.low;
+    if (pairs)
+        *(uint4 *)(to + half) = x.high;
+}
+
+/* Eight columns of a row of a tile in shared memory, see hopper.h. */
+BT_DEVICE uint4 *tile_chunk(uint16_t *tile, int row, int column)
+{
+    return (uint4 *)(tile + column / PANEL * TILE * PANEL + row * PANEL +
+                     ((column % PANEL / 8) ^ (row % 8)) * 8);
+}
+
+/* The key (which 0) or the value (1) of the new token, to its tile in shared
+ * memory and, by one unit of the key head, to its page. */
+template <int D>
+BT_DEVICE void store_new(const short_params *p, decode_shared<D> *s,
+                         const short_shared<D> *e, int which, int column,
+                         row_piece x, int half, bool pairs)
+{
+    int unit = s->work[0].job.unit, head = unit / p->d.head_splits;
+    int tile = which ? e->v_tile : e->k_tile, row = (int)e->place.slot;
+    if (tile >= 0) {
+        barrier_wait(&s->full[tile], 0);
+        *tile_chunk(s->tile[tile], row, column) = x.low;
+        if (pairs)
+            *tile_chunk(s->tile[tile], row, column + half) = x.high;
+    }
+    if (unit % p->d.head_splits)
+        return;
+    uint16_t *pages = which ? p->rows.v_pages : p->rows.k_pages;
+    write_piece(pages + e->place.page * p->rows.page + head * p->rows.head +
+                    row * p->rows.token + column,
+                x, half, pairs);
+}
+
+/* The queries of the job, then the new key and the new value: a thread takes
+ * pieces of them. */
+template <int D>
+BT_DEVICE void take_rows(const short_params *p, decode_shared<D> *s,
+                         const short_shared<D> *e)
+{
+    const decode_params *d = &p->d;
+    const decode_work *work = &s->work[0];
+    bool pairs = p->rows.positions != NULL;
+    int half = d->head_dim / 2;
+    int width = pairs ? half / 8 : d->head_dim / 8; /* of a row, in pieces */
+    int queries = work->item.rows * work->heads;
+    int count = (queries + (p->rows.k ? 2 : 0)) * width;
+    int kv_head = work->job.unit / d->head_splits;
+#pragma unroll 1
+    for (int i = threadIdx.x; i < count; i += COMPUTE_THREADS) {
+        int row = i / width, column = (i - row * width) * 8;
+        int which = row - queries; /* 0: the key, 1: the value */
+        size_t token = work->item.row, offset = kv_head * d->head_dim + column;
+        const uint16_t *from;
+        if (which < 0) {
+            int query = row / work->heads;
+            from = d->q + (token + query) * d->q_token +
+                   (work->head + row - query * work->heads) * d->q_head +
+                   column;
+        } else {
+            from = which ? p->rows.v + token * p->rows.v_token + offset
+                         : p->rows.k + token * p->rows.k_token + offset;
+        }
+        row_piece x = read_piece(from, half, pairs);
+        if (pairs && which != 1)
+            rotate_piece(&x, e->cosine + column, e->sine + column);
+        if (which < 0)
+            write_piece(s->q[0][row] + column, x, half, pairs);
+        else
+            store_new<D>(p, s, e, which, column, x, half, pairs);
+    }
+}
+
+/* ---- the kernel --------------------------------------------------------- */
+
+template <int D, int HALVES, int BIAS>
+__global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 ? 2 : 1)
+    attention_decode_short(const __grid_constant__ short_params p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    decode_shared<D> *s = (decode_shared<D> *)memory;
+    short_shared<D> *e = (short_shared<D> *)s->q[1];
+    int lane = threadIdx.x % 32;
+    // Through a shuffle, so that the compiler knows it to be warp-uniform.
+    int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
+
+    launch_dependents();
+    if (warp == 0) {
+        prepare_job<D>(&p, s, e);
+    } else {
+        if (warp == 1 && p.rows.positions)
+            prepare_angles<D>(&p, e);
+        // Columns from head_dim on stay 0.
+        for (int i = threadIdx.x - 32; i < (int)sizeof(s->q[0]) / 4;
+             i += COMPUTE_THREADS - 32)
+            ((uint32_t *)s->q[0])[i] = 0;
+    }
+    __syncthreads();
+    grid_dependency_wait();
+    if (warp == 0 && !p.ahead)
+        load_all_tiles<D>(&p.d, s);
+    take_rows<D>(&p, s, e);
+    __syncthreads();
+
+    thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0 };
+    compute_job<D, HALVES, D / 64, BIAS>(
+        &p.d, s, &s->work[0], p.d.unit_rows == 1 ? e->words : NULL,
+        s->q[0][0], &at, 0);
+}
+
+/* ---- launching ----------------------------------------------------------- */
+
+template <int D> static size_t shared_bytes(int tiles)
+{
+    return offsetof(decode_shared<D>, tile) + (size_t)tiles * TILE * D * 2;
+}
+
+template <int D, int HALVES, int BIAS>
+static cudaError_t launch(const short_params *p, int tiles,
+                          cudaStream_t stream)
+{
+    const int stages = kernel_traits<D>::stages;
+    bt_cuda_kernel how = {};
+    how.function = (const void *)attention_decode_short<D, HALVES, BIAS>;
+    how.grid[0] = (unsigned)p->d.count;
+    how.grid[1] = how.grid[2] = 1;
+    how.threads = COMPUTE_THREADS;
+    // Outside of a step the kernels before this one may write pages.
+    how.start = p->ahead ? BT_START_EARLY_IN_STEP : BT_START_EARLY;
+    how.shared = shared_bytes<D>(2 * tiles);
+    how.shared_limit = shared_bytes<D>(stages);
+    return launch_values(how, stream, *p);
+}
+
+template <int D>
+static cudaError_t launch_for(short_params *p, bool biased, int tiles,
+                              cudaStream_t stream)
+{
+    static_assert(sizeof(short_shared<D>) <= ROWS * (D + 8) * 2,
+                  "queries of a job");
+    p->d.in_flight = kernel_traits<D>::stages;
+    bool half = p->d.unit_rows * p->d.heads_per_split <= 8;
+    if (biased)
+        return half ? launch<D, 1, 1>(p, tiles, stream)
+                    : launch<D, 2, 1>(p, tiles, stream);
+    return half ? launch<D, 1, 0>(p, tiles, stream)
+                : launch<D, 2, 0>(p, tiles, stream);
+}
+
+static int stages_of(size_t width)
+{
+    return width == 64    ? kernel_traits<64>::stages
+           : width == 128 ? kernel_traits<128>::stages
+           : width == 192 ? kernel_traits<192>::stages
+           : width == 256 ? kernel_traits<256>::stages
+                          : 0;
+}
+
+extern "C" bool bt_cuda_decode_is_short(const bt_cuda_decode *decode)
+{
+    return decode->item_count > 0 &&
+           decode->item_count == (int)decode->unit_count &&
+           decode->prefill.tile_count + decode->prefill.empty_count == 0 &&
+           2 * decode->most_tiles <= stages_of(bt_cuda_width(decode->head_dim));
+}
+
+/* Pieces of eight columns, and where there is a rotation pairs of them. */
+extern "C" bool bt_cuda_decode_takes_rows(const bt_cuda_decode *decode,
+                                          const bt_cuda_decode_rows *rows)
+{
+    size_t strides = rows->k_token | rows->v_token | rows->page | rows->head |
+                     rows->token;
+    uintptr_t starts = (uintptr_t)rows->k | (uintptr_t)rows->v |
+                       (uintptr_t)rows->k_pages | (uintptr_t)rows->v_pages;
+    return bt_cuda_decode_is_short(decode) && decode->unit_rows == 1 &&
+           decode->page_keys == TILE && strides % 8 == 0 && starts % 16 == 0 &&
+           decode->head_dim % (rows->positions ? 16 : 8) == 0;
+}
+
+extern "C" bauta_status bt_attention_decode_short_bf16_cuda(
+    const bt_cuda_decode *decode, const bauta_attention_shape *shape,
+    const uint16_t *q, const bt_cuda_decode_rows *rows, bool ahead,
+    const bt_cuda_pages *pages, uint16_t *out, float *lse, void *stream,
+    bauta_error *err)
+{
+    short_params p = {};
+    bauta_status status =
+        call_params(&p.d, decode, shape, q, pages, out, lse, err);
+    if (status)
+        return status;
+    job_params(&p.d, decode, 1);
+    if (rows)
+        p.rows = *rows;
+    p.ahead = ahead;
+    bool biased = bt_cuda_biased(shape);
+    cudaStream_t queue = (cudaStream_t)stream;
+    cudaError_t result = cudaErrorInvalidValue;
+    switch (bt_cuda_width(decode->head_dim)) {
+    case 64:
+        result = launch_for<64>(&p, biased, decode->most_tiles, queue);
+        break;
+    case 128:
+        result = launch_for<128>(&p, biased, decode->most_tiles, queue);
+        break;
+    case 192:
+        result = launch_for<192>(&p, biased, decode->most_tiles, queue);
+        break;
+    case 256:
+        result = launch_for<256>(&p, biased, decode->most_tiles, queue);
+        break;
+    }
+    if (result)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot launch the decoding kernel: %s",
+                       cudaGetErrorString(result));
+    return BAUTA_OK;
+}
