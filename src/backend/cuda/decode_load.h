@@ -11,9 +11,15 @@ extern "C" {
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/warp.h"
 
+/* attention_decode_short.cu has fewer, in smaller blocks of threads. */
+#ifndef BT_DECODE_WARPS
+#define BT_DECODE_WARPS 8
+#endif
+
 enum {
-    TILE = 64,            /* keys */
-    WARPS = 8,            /* compute warps, and tiles of a block of keys */
+    TILE = 64,               /* keys */
+    WARPS = BT_DECODE_WARPS, /* compute warps, and tiles of a block of keys */
+    BLOCK_BITS = (1 << WARPS) - 1,
     BLOCK = WARPS * TILE, /* keys */
     BLOCKS = BT_CHUNK / BLOCK,
     COMPUTE_THREADS = WARPS * 32,
