@@ -186,21 +186,31 @@ BT_DEVICE float high_of(uint32_t two)
     return __uint_as_float(two & 0xffff0000u);
 }
 
+/* Eight cosines or sines, aligned to 16 bytes. */
+BT_DEVICE void read_angles(float *to, const float *from)
+{
+    float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
 /* As ops_rotary.cu does. */
 BT_DEVICE void rotate_piece(row_piece *x, const float *cosine,
                             const float *sine)
 {
     uint32_t *low = (uint32_t *)&x->low, *high = (uint32_t *)&x->high;
+    float c[8], s[8];
+    read_angles(c, cosine);
+    read_angles(s, sine);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float a[2], b[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            float c = cosine[2 * i + j], s = sine[2 * i + j];
             float u = j ? high_of(low[i]) : low_of(low[i]);
             float w = j ? high_of(high[i]) : low_of(high[i]);
-            a[j] = fmaf(-w, s, u * c);
-            b[j] = fmaf(u, s, w * c);
+            a[j] = fmaf(-w, s[2 * i + j], u * c[2 * i + j]);
+            b[j] = fmaf(u, s[2 * i + j], w * c[2 * i + j]);
         }
         low[i] = pack_bf16(a[0], a[1]);
         high[i] = pack_bf16(b[0], b[1]);
@@ -243,43 +253,55 @@ BT_DEVICE void store_new(const short_params *p, decode_shared<D> *s,
                 x, half, pairs);
 }
 
-/* The queries of the job, then the new key and the new value: a thread takes
- * pieces of them. */
+/* What one thread takes of the queries of the job, the new key and the new
+ * value, which are rows one after the other. */
+typedef struct row_task {
+    const uint16_t *from; /* NULL: nothing */
+    int row, which;       /* which < 0: a query, 0: the key, 1: the value */
+    int column;
+} row_task;
+
 template <int D>
-BT_DEVICE void take_rows(const short_params *p, decode_shared<D> *s,
-                         const short_shared<D> *e)
+BT_DEVICE row_task task_at(const short_params *p, const decode_shared<D> *s,
+                           int i)
 {
     const decode_params *d = &p->d;
     const decode_work *work = &s->work[0];
-    bool pairs = p->rows.positions != NULL;
-    int half = d->head_dim / 2;
-    int width = pairs ? half / 8 : d->head_dim / 8; /* of a row, in pieces */
-    int queries = work->item.rows * work->heads;
-    int count = (queries + (p->rows.k ? 2 : 0)) * width;
-    int kv_head = work->job.unit / d->head_splits;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < count; i += COMPUTE_THREADS) {
-        int row = i / width, column = (i - row * width) * 8;
-        int which = row - queries; /* 0: the key, 1: the value */
-        size_t token = work->item.row, offset = kv_head * d->head_dim + column;
-        const uint16_t *from;
-        if (which < 0) {
-            int query = row / work->heads;
-            from = d->q + (token + query) * d->q_token +
-                   (work->head + row - query * work->heads) * d->q_head +
-                   column;
-        } else {
-            from = which ? p->rows.v + token * p->rows.v_token + offset
-                         : p->rows.k + token * p->rows.k_token + offset;
-        }
-        row_piece x = read_piece(from, half, pairs);
-        if (pairs && which != 1)
-            rotate_piece(&x, e->cosine + column, e->sine + column);
-        if (which < 0)
-            write_piece(s->q[0][row] + column, x, half, pairs);
-        else
-            store_new<D>(p, s, e, which, column, x, half, pairs);
+    // Pieces of a row.
+    int width = p->rows.positions ? d->head_dim / 16 : d->head_dim / 8;
+    int queries = work->item.rows * work->heads, row = i / width;
+    row_task task = { NULL, row, row - queries, (i - row * width) * 8 };
+    if (task.which >= (p->rows.k ? 2 : 0))
+        return task;
+    size_t token = work->item.row;
+    size_t kv = work->job.unit / d->head_splits * d->head_dim;
+    if (task.which < 0) {
+        int query = query_of(work, row);
+        task.from = d->q + (token + query) * d->q_token +
+                    (work->head + row - query * work->heads) * d->q_head;
+    } else {
+        task.from = task.which ? p->rows.v + token * p->rows.v_token + kv
+                               : p->rows.k + token * p->rows.k_token + kv;
     }
+    task.from += task.column;
+    return task;
+}
+
+template <int D>
+BT_DEVICE void run_task(const short_params *p, decode_shared<D> *s,
+                        const short_shared<D> *e, row_task task)
+{
+    bool pairs = p->rows.positions != NULL;
+    int half = p->d.head_dim / 2;
+    if (!task.from)
+        return;
+    row_piece x = read_piece(task.from, half, pairs);
+    if (pairs && task.which != 1)
+        rotate_piece(&x, e->cosine + task.column, e->sine + task.column);
+    if (task.which < 0)
+        write_piece(s->q[0][task.row] + task.column, x, half, pairs);
+    else
+        store_new<D>(p, s, e, task.which, task.column, x, half, pairs);
 }
 
 /* ---- the kernel --------------------------------------------------------- */
@@ -308,6 +330,7 @@ __global__ void __launch_bounds__(COMPUTE_THREADS,
             ((uint32_t *)s->q[0])[i] = 0;
     }
     __syncthreads();
+    row_task task = task_at<D>(&p, s, threadIdx.x);
     if (p.ahead)
         barrier_wait(&s->full[0], 0);
     grid_dependency_wait();
@@ -316,7 +339,11 @@ __global__ void __launch_bounds__(COMPUTE_THREADS,
             load_tiles<D>(&p.d, s);
         barrier_wait(&s->full[0], 0);
     }
-    take_rows<D>(&p, s, e);
+#pragma unroll 1
+    for (int i = threadIdx.x; task.from; task = task_at<D>(&p, s, i)) {
+        run_task<D>(&p, s, e, task);
+        i += COMPUTE_THREADS;
+    }
     __syncthreads();
 
     thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0 };

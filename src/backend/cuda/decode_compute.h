@@ -65,7 +65,7 @@ BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
     at->column = (work->job.part * WARPS + at->warp) * COLUMNS;
 #pragma unroll
     for (int r = 0; r < HALVES; r++)
-        at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
+        at->query[r] = min(query_of(work, at->g + r * 8), work->item.rows - 1);
     load_job_bias<HALVES, BIAS>(&bias, at, p, work);
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)

@@ -38,6 +38,12 @@ typedef struct key_block {
     uint32_t seen, keys, values;
 } key_block;
 
+/* The query of a row of the unit. */
+BT_DEVICE int query_of(const decode_work *work, int row)
+{
+    return work->item.rows == 1 ? 0 : row / work->heads;
+}
+
 /* Bit i: block i of the chunk has a visible tile. */
 BT_DEVICE uint32_t visible_blocks(const decode_work *work, int lane)
 {
