@@ -15,10 +15,12 @@
  * functions, and the bits are the same. Those of a rotation are the bits of
  * ops_rotary.cu; both files are compiled with -fmad=false.
  *
- * Blocks have four compute warps and not eight, so that more of them fit a
- * multiprocessor: a block that starts when another one has ended has done
- * nothing ahead. */
+ * Blocks have four compute warps and not eight, and units of up to 8 rows and
+ * not 16, so that more of them fit a multiprocessor: a block that starts when
+ * another one has ended has done nothing ahead. */
 #define BT_DECODE_WARPS 4
+#define BT_DECODE_UNIT_ROWS 8
+#define BT_DECODE_ITEMS 2
 #include "backend/cuda/decode_compute.h"
 #include "backend/cuda/decode_launch.h"
 
@@ -306,9 +308,8 @@ BT_DEVICE void run_task(const short_params *p, decode_shared<D> *s,
 
 /* ---- the kernel --------------------------------------------------------- */
 
-template <int D, int HALVES, int BIAS>
-__global__ void __launch_bounds__(COMPUTE_THREADS,
-                                  D == 64 && HALVES == 1 && !BIAS ? 4 : 2)
+template <int D, int BIAS>
+__global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 && !BIAS ? 4 : 2)
     attention_decode_short(const __grid_constant__ short_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -347,7 +348,7 @@ __global__ void __launch_bounds__(COMPUTE_THREADS,
     __syncthreads();
 
     thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0 };
-    compute_job<D, HALVES, kernel_traits<D>::columns, BIAS, 1>(
+    compute_job<D, 1, kernel_traits<D>::columns, BIAS, 1>(
         &p.d, s, &s->work[0], p.d.unit_rows == 1 ? e->words : NULL, s->q[0][0],
         &at, 0);
 }
@@ -359,12 +360,12 @@ template <int D> static size_t shared_bytes(int tiles)
     return offsetof(decode_shared<D>, tile) + (size_t)tiles * TILE * D * 2;
 }
 
-template <int D, int HALVES, int BIAS>
+template <int D, int BIAS>
 static cudaError_t launch(const short_params *p, int tiles, cudaStream_t stream)
 {
     const int stages = kernel_traits<D>::stages;
     bt_cuda_kernel how = {};
-    how.function = (const void *)attention_decode_short<D, HALVES, BIAS>;
+    how.function = (const void *)attention_decode_short<D, BIAS>;
     how.grid[0] = (unsigned)p->d.count;
     how.grid[1] = how.grid[2] = 1;
     how.threads = COMPUTE_THREADS;
@@ -381,16 +382,12 @@ static cudaError_t launch_for(short_params *p, bool biased, int tiles,
 {
     static_assert(sizeof(short_shared<D>) <= ROWS * (D + 8) * 2,
                   "queries of a job");
-    bool half = p->d.unit_rows * p->d.heads_per_split <= 8;
-    if (biased)
-        return half ? launch<D, 1, 1>(p, tiles, stream)
-                    : launch<D, 2, 1>(p, tiles, stream);
-    return half ? launch<D, 1, 0>(p, tiles, stream)
-                : launch<D, 2, 0>(p, tiles, stream);
+    return biased ? launch<D, 1>(p, tiles, stream)
+                  : launch<D, 0>(p, tiles, stream);
 }
 
-/* Heads of up to 128. Whether the tiles fit, and at most WAVES blocks come one
- * after the other: of more, one should compute while the next one loads, as
+/* Whether rows and tiles fit, and at most WAVES blocks come one after the
+ * other: of more, one should compute while the next one loads, as
  * attention_decode.cu does it. */
 template <int D> static bool fits(const bt_cuda_decode *decode)
 {
@@ -400,6 +397,8 @@ template <int D> static bool fits(const bt_cuda_decode *decode)
     size_t bytes = shared_bytes<D>(2 * decode->most_tiles) + 1024;
     size_t each = min((size_t)(D == 64 ? 4 : 2), 228 * 1024 / bytes);
     size_t group = decode->heads / decode->kv_heads;
+    if (decode->unit_rows * min(group, (size_t)BT_DECODE_ROWS) > ROWS)
+        return false;
     size_t jobs = (size_t)decode->item_count * decode->kv_heads *
                   bt_decode_head_splits(group);
     return jobs <= WAVES * each * (size_t)decode->device.multiprocessors;

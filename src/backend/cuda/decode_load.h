@@ -11,9 +11,11 @@ extern "C" {
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/warp.h"
 
-/* attention_decode_short.cu has fewer, in smaller blocks of threads. */
+/* attention_decode_short.cu has less of these, in smaller blocks. */
 #ifndef BT_DECODE_WARPS
 #define BT_DECODE_WARPS 8
+#define BT_DECODE_UNIT_ROWS BT_DECODE_ROWS
+#define BT_DECODE_ITEMS 3
 #endif
 
 enum {
@@ -25,7 +27,7 @@ enum {
     COMPUTE_THREADS = WARPS * 32,
     COMBINE_THREADS = 128,
     THREADS = COMPUTE_THREADS + COMBINE_THREADS + 128, /* with the loader */
-    ROWS = BT_DECODE_ROWS,
+    ROWS = BT_DECODE_UNIT_ROWS,
     PANEL = 64,                 /* columns of a swizzled panel */
     IN_FLIGHT_BYTES = 64 << 10, /* of loads, when every SM has work */
     BARRIER_COMPUTE = 1,
@@ -34,7 +36,8 @@ enum {
 
 template <int D> struct kernel_traits {
     static constexpr bool large_head = D > 128;
-    static constexpr int items = large_head ? 2 : 3; /* work items in flight */
+    static constexpr int items =
+        large_head ? 2 : BT_DECODE_ITEMS; /* work items in flight */
     static constexpr int stages = D == 64    ? 24
                                   : D == 128 ? 12
                                   : D == 192 ? 8
