@@ -55,7 +55,7 @@ BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
         barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_job<D, HALVES, COLUMNS, BIAS>(
+            tiles += compute_job<D, HALVES, COLUMNS, BIAS, 0>(
                 p, s, work, NULL, q, &at, tiles);
         consumer_release(&s->work_done[here.index]);
         if (end)

@@ -13,7 +13,14 @@
  * that follow, and put into the tiles in shared memory, whose row for them held
  * anything. From there on it is the job of attention_decode.cu, by the same
  * functions, and the bits are the same. Those of a rotation are the bits of
- * ops_rotary.cu; both files are compiled with -fmad=false. */
+ * ops_rotary.cu; both files are compiled with -fmad=false.
+ *
+ * Blocks have four compute warps and not eight, and units of up to 8 rows and
+ * not 16, so that more of them fit a multiprocessor: a block that starts when
+ * another one has ended has done nothing ahead. */
+#define BT_DECODE_WARPS 4
+#define BT_DECODE_UNIT_ROWS 8
+#define BT_DECODE_ITEMS 2
 #include "backend/cuda/decode_compute.h"
 #include "backend/cuda/decode_launch.h"
 
@@ -40,45 +47,77 @@ template <int D> struct short_shared {
 
 /* ---- ahead of the grid before this one ---------------------------------- */
 
-/* The tiles of a job, one lane each, of which all are loaded. */
-template <int D>
-BT_DEVICE void load_all_tiles(const decode_params *p, decode_shared<D> *s)
+/* Which tiles of a job's chunk are visible, and so loaded. */
+typedef struct seen_tiles {
+    uint32_t word[2];
+} seen_tiles;
+
+BT_DEVICE seen_tiles find_seen(const decode_work *work)
 {
-    decode_loader l = { 0, policy_evict_first() };
-    const decode_work *work = &s->work[0];
     int lane = threadIdx.x % 32;
-#pragma unroll 1
-    for (uint32_t todo = visible_blocks(work, lane); todo; todo &= todo - 1) {
-        int b = __ffs((int)todo) - 1;
-        key_block at = block_at(work, NULL, lane, b, 0);
-        load_block(p, s, &l, work, b, at.seen);
+    return { { __ballot_sync(~0u, work->tiles[lane].block >= 0),
+               __ballot_sync(~0u, work->tiles[32 + lane].block >= 0) } };
+}
+
+/* The buffers of a visible tile of K and of V: block by block of tiles, K
+ * before V, as compute_job expects them. */
+BT_DEVICE int2 buffers_of(seen_tiles seen, int tile)
+{
+    int first = tile % 32 & ~(WARPS - 1);
+    uint32_t word = seen.word[tile / 32], block = word >> first & BLOCK_BITS;
+    int before = __popc(word & ((1u << first) - 1));
+    before += tile < 32 ? 0 : __popc(seen.word[0]);
+    int k = 2 * before + __popc(block & ((1u << tile % WARPS) - 1));
+    return make_int2(k, k + __popc(block));
+}
+
+/* A lane has two tiles of the chunk. One barrier tells when all are there. */
+template <int D>
+BT_DEVICE void load_tiles(const decode_params *p, decode_shared<D> *s)
+{
+    const decode_work *work = &s->work[0];
+    int lane = threadIdx.x % 32, head = work->job.unit / p->head_splits;
+    uint64_t policy = policy_evict_first();
+    seen_tiles seen = find_seen(work);
+    if (lane == 0)
+        barrier_arrive_expect(
+            &s->full[0],
+            2 * TILE * D * 2 * (__popc(seen.word[0]) + __popc(seen.word[1])));
+    __syncwarp();
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int tile = i * 32 + lane, block = work->tiles[tile].block;
+        if (block < 0)
+            continue;
+        int2 to = buffers_of(seen, tile);
+        int page = block >> p->page_shift;
+        int key = (block - (page << p->page_shift)) * TILE;
+#pragma unroll
+        for (int c = 0; c < D / PANEL; c++)
+            tma_load_page(s->tile[to.x] + c * TILE * PANEL, &p->k, c * PANEL,
+                          key, head, page, &s->full[0], policy);
+#pragma unroll
+        for (int c = 0; c < D / PANEL; c++)
+            tma_load_page(s->tile[to.y] + c * TILE * PANEL, &p->v, c * PANEL,
+                          key, head, page, &s->full[0], policy);
     }
 }
 
 /* Where the new token is among the tiles of the job. */
 template <int D>
-BT_DEVICE void find_new_tile(short_shared<D> *e, const job_record *r,
+BT_DEVICE void find_new_tile(short_shared<D> *e, const decode_work *work,
                              bt_cuda_kv_place place)
 {
-    uint32_t seen[2], hit[2];
-#pragma unroll
-    for (int i = 0; i < 2; i++) {
-        int block = r->tile[i].block;
-        seen[i] = __ballot_sync(~0u, block >= 0);
-        hit[i] = __ballot_sync(~0u, block >= 0 && block == (int)place.page);
-    }
-    int at = hit[0] ? __ffs((int)hit[0]) - 1 : __ffs((int)hit[1]) + 31;
-    bool hidden = !hit[0] && !hit[1];
-    int number = 0;
-    // K precedes V in each block.
-    for (int b = 0; b < at / WARPS; b++)
-        number += 2 * __popc(seen[b / 4] >> b % 4 * WARPS & 0xff);
-    uint32_t mine = seen[at / 32] >> at / WARPS % 4 * WARPS & 0xff;
-    number += __popc(mine & ((1u << at % WARPS) - 1));
-    if (threadIdx.x % 32 == 0) {
+    int lane = threadIdx.x % 32, page = (int)place.page;
+    seen_tiles seen = find_seen(work);
+    uint32_t low = __ballot_sync(~0u, work->tiles[lane].block == page);
+    uint32_t high = __ballot_sync(~0u, work->tiles[32 + lane].block == page);
+    int2 at = buffers_of(seen, low ? __ffs((int)low) - 1
+                                   : (__ffs((int)high) + 31) % BT_CHUNK_TILES);
+    if (lane == 0) {
         e->place = place;
-        e->k_tile = hidden ? -1 : number;
-        e->v_tile = hidden ? -1 : number + __popc(mine);
+        e->k_tile = low | high ? at.x : -1;
+        e->v_tile = low | high ? at.y : -1;
     }
 }
 
@@ -94,11 +133,10 @@ BT_DEVICE void prepare_job(const short_params *p, decode_shared<D> *s,
         tensor_map_prefetch(&d->k);
         tensor_map_prefetch(&d->v);
     }
-    if (lane < kernel_traits<D>::stages) {
-        barrier_init(&s->full[lane], 1);
-        barrier_init(&s->empty[lane], WARPS);
+    if (lane == 0) {
+        barrier_init(&s->full[0], 1);
+        barrier_init_done();
     }
-    barrier_init_done();
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         if (p->rows.numbers && r.tile[i].block >= 0)
@@ -108,9 +146,9 @@ BT_DEVICE void prepare_job(const short_params *p, decode_shared<D> *s,
     }
     write_work(d, &s->work[0], r);
     if (p->ahead)
-        load_all_tiles<D>(d, s);
+        load_tiles<D>(d, s);
     if (p->rows.k)
-        find_new_tile<D>(e, &r, p->rows.places[__shfl_sync(~0u, r.word, 0)]);
+        find_new_tile<D>(e, &s->work[0], p->rows.places[s->work[0].item.row]);
 }
 
 /* The second warp. */
@@ -150,21 +188,31 @@ BT_DEVICE float high_of(uint32_t two)
     return __uint_as_float(two & 0xffff0000u);
 }
 
+/* Eight cosines or sines, aligned to 16 bytes. */
+BT_DEVICE void read_angles(float *to, const float *from)
+{
+    float4 low = ((const float4 *)from)[0], high = ((const float4 *)from)[1];
+    to[0] = low.x, to[1] = low.y, to[2] = low.z, to[3] = low.w;
+    to[4] = high.x, to[5] = high.y, to[6] = high.z, to[7] = high.w;
+}
+
 /* As ops_rotary.cu does. */
 BT_DEVICE void rotate_piece(row_piece *x, const float *cosine,
                             const float *sine)
 {
     uint32_t *low = (uint32_t *)&x->low, *high = (uint32_t *)&x->high;
+    float c[8], s[8];
+    read_angles(c, cosine);
+    read_angles(s, sine);
 #pragma unroll
     for (int i = 0; i < 4; i++) {
         float a[2], b[2];
 #pragma unroll
         for (int j = 0; j < 2; j++) {
-            float c = cosine[2 * i + j], s = sine[2 * i + j];
             float u = j ? high_of(low[i]) : low_of(low[i]);
             float w = j ? high_of(high[i]) : low_of(high[i]);
-            a[j] = fmaf(-w, s, u * c);
-            b[j] = fmaf(u, s, w * c);
+            a[j] = fmaf(-w, s[2 * i + j], u * c[2 * i + j]);
+            b[j] = fmaf(u, s[2 * i + j], w * c[2 * i + j]);
         }
         low[i] = pack_bf16(a[0], a[1]);
         high[i] = pack_bf16(b[0], b[1]);
@@ -195,7 +243,6 @@ BT_DEVICE void store_new(const short_params *p, decode_shared<D> *s,
     int unit = s->work[0].job.unit, head = unit / p->d.head_splits;
     int tile = which ? e->v_tile : e->k_tile, row = (int)e->place.slot;
     if (tile >= 0) {
-        barrier_wait(&s->full[tile], 0);
         *tile_chunk(s->tile[tile], row, column) = x.low;
         if (pairs)
             *tile_chunk(s->tile[tile], row, column + half) = x.high;
@@ -208,49 +255,61 @@ BT_DEVICE void store_new(const short_params *p, decode_shared<D> *s,
                 x, half, pairs);
 }
 
-/* The queries of the job, then the new key and the new value: a thread takes
- * pieces of them. */
+/* What one thread takes of the queries of the job, the new key and the new
+ * value, which are rows one after the other. */
+typedef struct row_task {
+    const uint16_t *from; /* NULL: nothing */
+    int row, which;       /* which < 0: a query, 0: the key, 1: the value */
+    int column;
+} row_task;
+
 template <int D>
-BT_DEVICE void take_rows(const short_params *p, decode_shared<D> *s,
-                         const short_shared<D> *e)
+BT_DEVICE row_task task_at(const short_params *p, const decode_shared<D> *s,
+                           int i)
 {
     const decode_params *d = &p->d;
     const decode_work *work = &s->work[0];
-    bool pairs = p->rows.positions != NULL;
-    int half = d->head_dim / 2;
-    int width = pairs ? half / 8 : d->head_dim / 8; /* of a row, in pieces */
-    int queries = work->item.rows * work->heads;
-    int count = (queries + (p->rows.k ? 2 : 0)) * width;
-    int kv_head = work->job.unit / d->head_splits;
-#pragma unroll 1
-    for (int i = threadIdx.x; i < count; i += COMPUTE_THREADS) {
-        int row = i / width, column = (i - row * width) * 8;
-        int which = row - queries; /* 0: the key, 1: the value */
-        size_t token = work->item.row, offset = kv_head * d->head_dim + column;
-        const uint16_t *from;
-        if (which < 0) {
-            int query = row / work->heads;
-            from = d->q + (token + query) * d->q_token +
-                   (work->head + row - query * work->heads) * d->q_head +
-                   column;
-        } else {
-            from = which ? p->rows.v + token * p->rows.v_token + offset
-                         : p->rows.k + token * p->rows.k_token + offset;
-        }
-        row_piece x = read_piece(from, half, pairs);
-        if (pairs && which != 1)
-            rotate_piece(&x, e->cosine + column, e->sine + column);
-        if (which < 0)
-            write_piece(s->q[0][row] + column, x, half, pairs);
-        else
-            store_new<D>(p, s, e, which, column, x, half, pairs);
+    // Pieces of a row.
+    int width = p->rows.positions ? d->head_dim / 16 : d->head_dim / 8;
+    int queries = work->item.rows * work->heads, row = i / width;
+    row_task task = { NULL, row, row - queries, (i - row * width) * 8 };
+    if (task.which >= (p->rows.k ? 2 : 0))
+        return task;
+    size_t token = work->item.row;
+    size_t kv = work->job.unit / d->head_splits * d->head_dim;
+    if (task.which < 0) {
+        int query = query_of(work, row);
+        task.from = d->q + (token + query) * d->q_token +
+                    (work->head + row - query * work->heads) * d->q_head;
+    } else {
+        task.from = task.which ? p->rows.v + token * p->rows.v_token + kv
+                               : p->rows.k + token * p->rows.k_token + kv;
     }
+    task.from += task.column;
+    return task;
+}
+
+template <int D>
+BT_DEVICE void run_task(const short_params *p, decode_shared<D> *s,
+                        const short_shared<D> *e, row_task task)
+{
+    bool pairs = p->rows.positions != NULL;
+    int half = p->d.head_dim / 2;
+    if (!task.from)
+        return;
+    row_piece x = read_piece(task.from, half, pairs);
+    if (pairs && task.which != 1)
+        rotate_piece(&x, e->cosine + task.column, e->sine + task.column);
+    if (task.which < 0)
+        write_piece(s->q[0][task.row] + task.column, x, half, pairs);
+    else
+        store_new<D>(p, s, e, task.which, task.column, x, half, pairs);
 }
 
 /* ---- the kernel --------------------------------------------------------- */
 
-template <int D, int HALVES, int BIAS>
-__global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 ? 2 : 1)
+template <int D, int BIAS>
+__global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 && !BIAS ? 4 : 2)
     attention_decode_short(const __grid_constant__ short_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
@@ -272,16 +331,26 @@ __global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 ? 2 : 1)
             ((uint32_t *)s->q[0])[i] = 0;
     }
     __syncthreads();
+    row_task task = task_at<D>(&p, s, threadIdx.x);
+    if (p.ahead)
+        barrier_wait(&s->full[0], 0);
     grid_dependency_wait();
-    if (warp == 0 && !p.ahead)
-        load_all_tiles<D>(&p.d, s);
-    take_rows<D>(&p, s, e);
+    if (!p.ahead) {
+        if (warp == 0)
+            load_tiles<D>(&p.d, s);
+        barrier_wait(&s->full[0], 0);
+    }
+#pragma unroll 1
+    for (int i = threadIdx.x; task.from; task = task_at<D>(&p, s, i)) {
+        run_task<D>(&p, s, e, task);
+        i += COMPUTE_THREADS;
+    }
     __syncthreads();
 
     thread_state at = { warp, lane, lane / 4, lane % 4, { 0, 0 }, 0 };
-    compute_job<D, HALVES, D / 64, BIAS>(
-        &p.d, s, &s->work[0], p.d.unit_rows == 1 ? e->words : NULL,
-        s->q[0][0], &at, 0);
+    compute_job<D, 1, kernel_traits<D>::columns, BIAS, 1>(
+        &p.d, s, &s->work[0], p.d.unit_rows == 1 ? e->words : NULL, s->q[0][0],
+        &at, 0);
 }
 
 /* ---- launching ----------------------------------------------------------- */
@@ -291,13 +360,12 @@ template <int D> static size_t shared_bytes(int tiles)
     return offsetof(decode_shared<D>, tile) + (size_t)tiles * TILE * D * 2;
 }
 
-template <int D, int HALVES, int BIAS>
-static cudaError_t launch(const short_params *p, int tiles,
-                          cudaStream_t stream)
+template <int D, int BIAS>
+static cudaError_t launch(const short_params *p, int tiles, cudaStream_t stream)
 {
     const int stages = kernel_traits<D>::stages;
     bt_cuda_kernel how = {};
-    how.function = (const void *)attention_decode_short<D, HALVES, BIAS>;
+    how.function = (const void *)attention_decode_short<D, BIAS>;
     how.grid[0] = (unsigned)p->d.count;
     how.grid[1] = how.grid[2] = 1;
     how.threads = COMPUTE_THREADS;
@@ -314,38 +382,50 @@ static cudaError_t launch_for(short_params *p, bool biased, int tiles,
 {
     static_assert(sizeof(short_shared<D>) <= ROWS * (D + 8) * 2,
                   "queries of a job");
-    p->d.in_flight = kernel_traits<D>::stages;
-    bool half = p->d.unit_rows * p->d.heads_per_split <= 8;
-    if (biased)
-        return half ? launch<D, 1, 1>(p, tiles, stream)
-                    : launch<D, 2, 1>(p, tiles, stream);
-    return half ? launch<D, 1, 0>(p, tiles, stream)
-                : launch<D, 2, 0>(p, tiles, stream);
+    return biased ? launch<D, 1>(p, tiles, stream)
+                  : launch<D, 0>(p, tiles, stream);
 }
 
-static int stages_of(size_t width)
+/* Whether rows and tiles fit, and at most WAVES blocks come one after the
+ * other: of more, one should compute while the next one loads, as
+ * attention_decode.cu does it. */
+template <int D> static bool fits(const bt_cuda_decode *decode)
 {
-    return width == 64    ? kernel_traits<64>::stages
-           : width == 128 ? kernel_traits<128>::stages
-           : width == 192 ? kernel_traits<192>::stages
-           : width == 256 ? kernel_traits<256>::stages
-                          : 0;
+    enum { WAVES = 2 };
+    if (2 * decode->most_tiles > kernel_traits<D>::stages)
+        return false;
+    size_t bytes = shared_bytes<D>(2 * decode->most_tiles) + 1024;
+    size_t each = min((size_t)(D == 64 ? 4 : 2), 228 * 1024 / bytes);
+    size_t group = decode->heads / decode->kv_heads;
+    if (decode->unit_rows * min(group, (size_t)BT_DECODE_ROWS) > ROWS)
+        return false;
+    size_t jobs = (size_t)decode->item_count * decode->kv_heads *
+                  bt_decode_head_splits(group);
+    return jobs <= WAVES * each * (size_t)decode->device.multiprocessors;
 }
 
 extern "C" bool bt_cuda_decode_is_short(const bt_cuda_decode *decode)
 {
-    return decode->item_count > 0 &&
-           decode->item_count == (int)decode->unit_count &&
-           decode->prefill.tile_count + decode->prefill.empty_count == 0 &&
-           2 * decode->most_tiles <= stages_of(bt_cuda_width(decode->head_dim));
+    if (decode->item_count == 0 ||
+        decode->item_count != (int)decode->unit_count ||
+        decode->prefill.tile_count + decode->prefill.empty_count > 0)
+        return false;
+    switch (bt_cuda_width(decode->head_dim)) {
+    case 64:
+        return fits<64>(decode);
+    case 128:
+        return fits<128>(decode);
+    default:
+        return false;
+    }
 }
 
 /* Pieces of eight columns, and where there is a rotation pairs of them. */
 extern "C" bool bt_cuda_decode_takes_rows(const bt_cuda_decode *decode,
                                           const bt_cuda_decode_rows *rows)
 {
-    size_t strides = rows->k_token | rows->v_token | rows->page | rows->head |
-                     rows->token;
+    size_t strides =
+        rows->k_token | rows->v_token | rows->page | rows->head | rows->token;
     uintptr_t starts = (uintptr_t)rows->k | (uintptr_t)rows->v |
                        (uintptr_t)rows->k_pages | (uintptr_t)rows->v_pages;
     return bt_cuda_decode_is_short(decode) && decode->unit_rows == 1 &&
@@ -377,12 +457,6 @@ extern "C" bauta_status bt_attention_decode_short_bf16_cuda(
         break;
     case 128:
         result = launch_for<128>(&p, biased, decode->most_tiles, queue);
-        break;
-    case 192:
-        result = launch_for<192>(&p, biased, decode->most_tiles, queue);
-        break;
-    case 256:
-        result = launch_for<256>(&p, biased, decode->most_tiles, queue);
         break;
     }
     if (result)

@@ -62,7 +62,7 @@ typedef struct bt_cuda_decode_rows {
 } bt_cuda_decode_rows;
 
 /* Whether every unit of the step is one item, all of whose tiles fit the shared
- * memory of a block; */
+ * memory of a block, and there are few enough of them; */
 bool bt_cuda_decode_is_short(const bt_cuda_decode *decode);
 /* and whether attention of it can take new rows. */
 bool bt_cuda_decode_takes_rows(const bt_cuda_decode *decode,

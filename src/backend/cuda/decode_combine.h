@@ -18,7 +18,7 @@ BT_DEVICE size_t partial_row(const decode_params *p, int slot, int column,
 BT_DEVICE size_t output_row(const decode_params *p, const decode_work *work,
                             int row, size_t *lse)
 {
-    int query = row / work->heads;
+    int query = query_of(work, row);
     size_t token = work->item.row + query;
     size_t head = work->head + row - query * work->heads;
     *lse = token * p->heads + head;

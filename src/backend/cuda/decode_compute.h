@@ -46,8 +46,9 @@ BT_DEVICE bool weigh_block(const decode_params *p, decode_shared<D> *s,
 }
 
 /* A job, block by block of keys. Returns how many tiles it took. `words`: the
- * bits of the only query, by tile of the chunk, in shared memory; or NULL. */
-template <int D, int HALVES, int COLUMNS, int BIAS>
+ * bits of the only query, by tile of the chunk, in shared memory; or NULL.
+ * RESIDENT: all tiles are there, and stay. */
+template <int D, int HALVES, int COLUMNS, int BIAS, int RESIDENT>
 BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
                                const decode_work *work, const uint64_t *words,
                                const uint16_t *q, thread_state *at,
@@ -64,7 +65,7 @@ BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
     at->column = (work->job.part * WARPS + at->warp) * COLUMNS;
 #pragma unroll
     for (int r = 0; r < HALVES; r++)
-        at->query[r] = min((at->g + r * 8) / work->heads, work->item.rows - 1);
+        at->query[r] = min(query_of(work, at->g + r * 8), work->item.rows - 1);
     load_job_bias<HALVES, BIAS>(&bias, at, p, work);
 #pragma unroll
     for (int n = 0; n < COLUMNS; n++)
@@ -73,9 +74,18 @@ BT_DEVICE uint32_t compute_job(const decode_params *p, decode_shared<D> *s,
     for (; todo; todo &= todo - 1) {
         key_block b =
             block_at(work, words, at->lane, __ffs((int)todo) - 1, number);
-        score_block<D, HALVES, BIAS>(p, s, &queries, at, &bias, b, x);
+        early_values<COLUMNS> early;
+        if constexpr (RESIDENT)
+            load_early_values<D>(&early, s, at, b);
+        score_block<D, HALVES, BIAS, RESIDENT>(p, s, &queries, at, &bias, b, x);
+        bool finite = RESIDENT && all_finite(early.f, early.tiles);
         bool moved = weigh_block<D, HALVES, BIAS>(p, s, at, x, base, sum);
-        value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o, &taint);
+        if constexpr (RESIDENT)
+            value_resident<D, HALVES, COLUMNS>(p, s, work, at, b, &early,
+                                               finite, moved, o, &taint);
+        else
+            value_block<D, HALVES, COLUMNS>(p, s, work, at, b, moved, o,
+                                            &taint);
         number += 2 * __popc(b.seen);
     }
     finish<D, HALVES, COLUMNS, BIAS>(p, work, at, o, taint, base, sum);

@@ -11,15 +11,23 @@ extern "C" {
 #include "backend/cuda/chunk.h"
 #include "backend/cuda/warp.h"
 
+/* attention_decode_short.cu has less of these, in smaller blocks. */
+#ifndef BT_DECODE_WARPS
+#define BT_DECODE_WARPS 8
+#define BT_DECODE_UNIT_ROWS BT_DECODE_ROWS
+#define BT_DECODE_ITEMS 3
+#endif
+
 enum {
-    TILE = 64,            /* keys */
-    WARPS = 8,            /* compute warps, and tiles of a block of keys */
+    TILE = 64,               /* keys */
+    WARPS = BT_DECODE_WARPS, /* compute warps, and tiles of a block of keys */
+    BLOCK_BITS = (1 << WARPS) - 1,
     BLOCK = WARPS * TILE, /* keys */
     BLOCKS = BT_CHUNK / BLOCK,
     COMPUTE_THREADS = WARPS * 32,
     COMBINE_THREADS = 128,
     THREADS = COMPUTE_THREADS + COMBINE_THREADS + 128, /* with the loader */
-    ROWS = BT_DECODE_ROWS,
+    ROWS = BT_DECODE_UNIT_ROWS,
     PANEL = 64,                 /* columns of a swizzled panel */
     IN_FLIGHT_BYTES = 64 << 10, /* of loads, when every SM has work */
     BARRIER_COMPUTE = 1,
@@ -28,7 +36,8 @@ enum {
 
 template <int D> struct kernel_traits {
     static constexpr bool large_head = D > 128;
-    static constexpr int items = large_head ? 2 : 3; /* work items in flight */
+    static constexpr int items =
+        large_head ? 2 : BT_DECODE_ITEMS; /* work items in flight */
     static constexpr int stages = D == 64    ? 24
                                   : D == 128 ? 12
                                   : D == 192 ? 8

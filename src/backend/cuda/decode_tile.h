@@ -38,6 +38,12 @@ typedef struct key_block {
     uint32_t seen, keys, values;
 } key_block;
 
+/* The query of a row of the unit. */
+BT_DEVICE int query_of(const decode_work *work, int row)
+{
+    return work->item.rows == 1 ? 0 : row / work->heads;
+}
+
 /* Bit i: block i of the chunk has a visible tile. */
 BT_DEVICE uint32_t visible_blocks(const decode_work *work, int lane)
 {
@@ -48,7 +54,7 @@ BT_DEVICE uint32_t visible_blocks(const decode_work *work, int lane)
             __ballot_sync(~0u, work->tiles[i * 32 + lane].block >= 0);
 #pragma unroll
         for (int j = 0; j < 32 / WARPS; j++)
-            if (seen >> j * WARPS & 0xff)
+            if (seen >> j * WARPS & BLOCK_BITS)
                 visible |= 1u << (i * (32 / WARPS) + j);
     }
     return visible;
@@ -197,8 +203,9 @@ template <int BIAS> BT_DEVICE float scale_of(const decode_params *p)
 }
 
 /* The masked scores of the warp's 64 keys: x[0] to x[3] and x[4] to x[7] have
- * 32 of them each, of two tiles, or of one (large heads). */
-template <int D, int HALVES, int BIAS>
+ * 32 of them each, of two tiles, or of one (large heads). RESIDENT: all tiles
+ * are known to be there, and stay. */
+template <int D, int HALVES, int BIAS, int RESIDENT>
 BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
                            const query_fragments<D> *q, const thread_state *at,
                            const job_bias *job, key_block b, float (*x)[4])
@@ -243,7 +250,8 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
             continue;
         k[i] = s->tile[full.index] + from * PANEL;
         empty[i] = &s->empty[full.index];
-        barrier_wait(&s->full[full.index], full.phase);
+        if (!RESIDENT)
+            barrier_wait(&s->full[full.index], full.phase);
         number++;
     }
     if (!pair)
@@ -252,12 +260,14 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
     k[0] = seen[0] ? k[0] : k[1];
     k[1] = seen[1] || !pair ? k[1] : k[0];
     multiply_keys<D>(x, q, k, stride);
-    uint32_t zero = dependent_zero(x);
-    __syncwarp();
+    if (!RESIDENT) {
+        uint32_t zero = dependent_zero(x);
+        __syncwarp();
 #pragma unroll
-    for (int i = 0; i < 1 + pair; i++)
-        if (at->lane == 0 && seen[i])
-            barrier_arrive_many(empty[i] + zero, arrivals);
+        for (int i = 0; i < 1 + pair; i++)
+            if (at->lane == 0 && seen[i])
+                barrier_arrive_many(empty[i] + zero, arrivals);
+    }
     bias_tiles<D, HALVES, BIAS>(p, at, job, b, x);
     if (!pair) {
         seen[1] = seen[0];
@@ -278,15 +288,15 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
     }
 }
 
-template <int D, int HALVES, int BIAS>
+template <int D, int HALVES, int BIAS, int RESIDENT>
 BT_DEVICE void score_block(const decode_params *p, decode_shared<D> *s,
                            const query_fragments<D> *q, const thread_state *at,
                            const job_bias *job, key_block b, float (*x)[4])
 {
-    if (kernel_traits<D>::all_arrive)
+    if (kernel_traits<D>::all_arrive && !RESIDENT)
         observe_tiles<D>(s, b, 0, at->warp);
-    score_tiles<D, HALVES, BIAS>(p, s, q, at, job, b, x);
-    if (kernel_traits<D>::all_arrive)
+    score_tiles<D, HALVES, BIAS, RESIDENT>(p, s, q, at, job, b, x);
+    if (kernel_traits<D>::all_arrive && !RESIDENT)
         observe_tiles<D>(s, b, at->warp + 1, WARPS);
 }
 
@@ -661,7 +671,7 @@ BT_DEVICE void correct_output(const decode_shared<D> *s, const thread_state *at,
 
 /* The visible tiles of a block, in order, one by one. `base_moved`: rows are
  * corrected before each softmax tile (hidden ones have corrections of 1). */
-template <int D, int HALVES, int COLUMNS>
+template <int D, int HALVES, int COLUMNS, int RESIDENT>
 BT_DEVICE void value_tiles(const decode_params *p, decode_shared<D> *s,
                            const decode_work *work, const thread_state *at,
                            key_block b, bool base_moved, float (*o)[4],
@@ -676,7 +686,8 @@ BT_DEVICE void value_tiles(const decode_params *p, decode_shared<D> *s,
         int softmax_tile = tile / kernel_traits<D>::warps_per_tile;
         value_fragments<COLUMNS> f;
         load_weight_fragments<D, HALVES>(&f, s, tile);
-        barrier_wait(&s->full[full.index], full.phase);
+        if (!RESIDENT)
+            barrier_wait(&s->full[full.index], full.phase);
         load_value_fragments<D>(&f, s->tile[full.index], at);
         if (base_moved && corrected != softmax_tile)
             correct_output<D, HALVES, COLUMNS>(s, at, softmax_tile, o);
@@ -687,7 +698,8 @@ BT_DEVICE void value_tiles(const decode_params *p, decode_shared<D> *s,
             *taint |= multiply_filtered<D, HALVES, COLUMNS>(
                 p, s, work, at, tile, b.tiles[tile].bits, s->tile[full.index],
                 o);
-        consumer_release(&s->empty[full.index]);
+        if (!RESIDENT)
+            consumer_release(&s->empty[full.index]);
         pipeline_advance(&full, kernel_traits<D>::stages);
     }
 }
@@ -801,8 +813,65 @@ BT_DEVICE void value_block(const decode_params *p, decode_shared<D> *s,
         b.values += done;
     }
     if (b.seen)
-        value_tiles<D, HALVES, COLUMNS>(p, s, work, at, b, base_moved, o,
-                                        taint);
+        value_tiles<D, HALVES, COLUMNS, 0>(p, s, work, at, b, base_moved, o,
+                                           taint);
+}
+
+/* ---- values that are resident ------------------------------------------- */
+
+/* The first tiles of a block, whose values are loaded into registers before
+ * their weights are known. */
+template <int COLUMNS> struct early_values {
+    static constexpr int tiles = COLUMNS == 1 ? 4 : 2;
+    value_fragments<COLUMNS> f[tiles];
+};
+
+/* Those of hidden tiles are 0. */
+template <int D, int COLUMNS>
+BT_DEVICE void load_early_values(early_values<COLUMNS> *early,
+                                 const decode_shared<D> *s,
+                                 const thread_state *at, key_block b)
+{
+    const int tiles = early_values<COLUMNS>::tiles;
+    uint32_t number = b.values;
+#pragma unroll
+    for (int i = 0; i < tiles; i++) {
+        if (b.seen >> i & 1) {
+            load_value_fragments<D>(&early->f[i], s->tile[number++], at);
+            continue;
+        }
+#pragma unroll
+        for (int j = 0; j < 2 * COLUMNS * 4; j++)
+            early->f[i].v[j / (COLUMNS * 4)][j / 4 % COLUMNS][j % 4] = 0;
+    }
+}
+
+/* value_block, where all tiles are there and stay. `finite`: all early values
+ * are. */
+template <int D, int HALVES, int COLUMNS>
+BT_DEVICE void value_resident(const decode_params *p, decode_shared<D> *s,
+                              const decode_work *work, const thread_state *at,
+                              key_block b, early_values<COLUMNS> *early,
+                              bool finite, bool base_moved, float (*o)[4],
+                              uint32_t *taint)
+{
+    const int tiles = early_values<COLUMNS>::tiles;
+    const uint32_t all = (1u << tiles) - 1;
+    if (finite && !base_moved) {
+#pragma unroll
+        for (int i = 0; i < tiles; i++)
+            if (b.seen >> i & 1)
+                load_weight_fragments<D, HALVES>(&early->f[i], s, i);
+#pragma unroll
+        for (int i = 0; i < tiles; i++)
+            if (b.seen >> i & 1)
+                multiply_values(&early->f[i], o);
+        b.values += __popc(b.seen & all);
+        b.seen &= ~all;
+    }
+    if (b.seen)
+        value_tiles<D, HALVES, COLUMNS, 1>(p, s, work, at, b, base_moved, o,
+                                           taint);
 }
 
 #endif
