@@ -1558,7 +1558,8 @@ static void kv_init(rig *r, kv_case *c, size_t window)
     c->shape.head_dim = given.head_dim =
         dims[test_below(&r->random, BT_LEN(dims))];
     c->shape.value_dim = given.value_dim =
-        dims[test_below(&r->random, BT_LEN(dims))];
+        random_bool(r) ? given.head_dim
+                       : dims[test_below(&r->random, BT_LEN(dims))];
     RIG_MUST(r, bt_attention_shape_resolve(&shape, &given, &r->err));
     assert_true(r->backend->kv_page_bytes(&shape, BAUTA_FLOAT32) > 0);
     RIG_MUST(r, bt_kv_pool_create(&c->pool, r->backend, &shape, BAUTA_FLOAT32,
@@ -1577,6 +1578,58 @@ static void kv_release(rig *r, kv_case *c)
     bt_kv_pool_release(c->pool);
 }
 
+/* Keys and values of the rows of a step, as attention is to see them. */
+static void kv_remember(kv_case *c, const bt_kv_batch *batch, size_t at_layer,
+                        const float *k, const float *v)
+{
+    for (size_t s = 0; s < batch->count; s++) {
+        const bt_kv_sequence *part = &batch->sequences[s];
+        size_t at = part->table->tokens;
+        memcpy(c->k[s][at_layer] + at * k_columns(c),
+               k + part->row * k_columns(c),
+               part->rows * k_columns(c) * sizeof(float));
+        memcpy(c->v[s][at_layer] + at * v_columns(c),
+               v + part->row * v_columns(c),
+               part->rows * v_columns(c) * sizeof(float));
+    }
+}
+
+static bool can_rotate(const rig *r, const kv_case *c)
+{
+    return r->backend->fusions & BT_FUSE_ROTARY_KV_WRITE &&
+           c->shape.head_dim == c->shape.value_dim &&
+           c->shape.head_dim % 2 == 0;
+}
+
+/* Rotate and write in one: the queries have the bits of rotary alone, and so do
+ * the keys that attention sees. */
+static void kv_write_rotated(rig *r, kv_case *c, const bt_kv_batch *batch,
+                             size_t rows, size_t at_layer, const float *k,
+                             const float *v)
+{
+    size_t dim = c->shape.head_dim, columns = c->shape.heads * dim;
+    const bt_tensor *positions = rig_ids(r, random_ids(r, rows, 5000), rows);
+    const bt_tensor *frequencies =
+        rig_input(r, rig_random(r, dim / 2, 1), 1, dim / 2);
+    const bt_tensor *q =
+        rig_input(r, rig_random(r, rows * columns, 1), rows, columns);
+    const bt_tensor *keys = rig_input(r, k, rows, k_columns(c));
+    const bt_tensor *q_out = rig_output(r, NULL, rows, columns);
+    const bt_tensor *q_apart = rig_output(r, NULL, rows, columns);
+    const bt_tensor *k_apart = rig_output(r, NULL, rows, k_columns(c));
+    RIG_RUN(r, kv_write, .batch = batch, .layer = at_layer, .k = keys,
+            .v = rig_input(r, v, rows, v_columns(c)), .positions = positions,
+            .frequencies = frequencies, .heads = c->shape.heads, .q = q,
+            .q_out = q_out);
+    RIG_RUN(r, rotary, .heads = c->shape.heads, .x = q, .y = q_apart,
+            .positions = positions, .frequencies = frequencies);
+    RIG_RUN(r, rotary, .heads = c->shape.kv_heads, .x = keys, .y = k_apart,
+            .positions = positions, .frequencies = frequencies);
+    rig_same(r, "q", rig_fetch(r, q_out), rig_fetch(r, q_apart),
+             rows * columns);
+    kv_remember(c, batch, at_layer, rig_fetch(r, k_apart), v);
+}
+
 /* Write rows of a step after the tokens of the tables. With `junk` they are
  * NaN, to be overwritten by the same or fewer rows. */
 static void kv_write_rows(rig *r, kv_case *c, const bt_kv_batch *batch,
@@ -1589,17 +1642,14 @@ static void kv_write_rows(rig *r, kv_case *c, const bt_kv_batch *batch,
             fill_nan(k, i, k_columns(c));
             fill_nan(v, i, v_columns(c));
         }
-        for (size_t s = 0; s < batch->count && !junk; s++) {
-            const bt_kv_sequence *part = &batch->sequences[s];
-            size_t at = part->table->tokens;
-            memcpy(c->k[s][l] + at * k_columns(c), k + part->row * k_columns(c),
-                   part->rows * k_columns(c) * sizeof(float));
-            memcpy(c->v[s][l] + at * v_columns(c), v + part->row * v_columns(c),
-                   part->rows * v_columns(c) * sizeof(float));
-        }
-        RIG_RUN(r, kv_write, .batch = batch, .layer = l,
-                .k = rig_input(r, k, rows, k_columns(c)),
-                .v = rig_input(r, v, rows, v_columns(c)));
+        if (!junk)
+            kv_remember(c, batch, l, k, v);
+        if (can_rotate(r, c) && l % 2 && !junk)
+            kv_write_rotated(r, c, batch, rows, l, k, v);
+        else
+            RIG_RUN(r, kv_write, .batch = batch, .layer = l,
+                    .k = rig_input(r, k, rows, k_columns(c)),
+                    .v = rig_input(r, v, rows, v_columns(c)));
     }
 }
 

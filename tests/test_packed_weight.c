@@ -296,6 +296,16 @@ static void panel_boundaries_equal_the_reference(void **state)
                   1 + test_below(&randoms, 20));
 }
 
+/* A row takes several panels at once: every number of vectors, each with every
+ * number of lanes in the last. */
+static void one_row_of_any_width_equals_the_reference(void **state)
+{
+    (void)state;
+    for (size_t outputs = 1; outputs <= 250; outputs++)
+        check((bauta_dtype)test_below(&randoms, 3), 1, outputs,
+              1 + test_below(&randoms, 20));
+}
+
 /* Long chains are cut where there are many rows, and stripes are shared. */
 static void large_products_equal_the_reference(void **state)
 {
@@ -383,6 +393,7 @@ int main(void)
         cmocka_unit_test(a_row_is_its_elements_times_the_scales),
         cmocka_unit_test(products_equal_the_reference),
         cmocka_unit_test(panel_boundaries_equal_the_reference),
+        cmocka_unit_test(one_row_of_any_width_equals_the_reference),
         cmocka_unit_test(large_products_equal_the_reference),
         cmocka_unit_test(bfloat16_equals_float32_of_rounded_weights),
         cmocka_unit_test(grouped_products_equal_each_alone),

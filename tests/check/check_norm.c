@@ -6,7 +6,7 @@
 
 /* The arrays of a case; outputs once for each side. */
 typedef struct arrays {
-    guarded x, gain, bias, dy, mean, scale, y, dx, dgain, dbias;
+    guarded x, gain, bias, dy, mean, scale, y, dx, dgain, dbias, residual, sum;
 } arrays;
 
 static arrays arrays_make(check *c, size_t rows, size_t width)
@@ -17,6 +17,7 @@ static arrays arrays_make(check *c, size_t rows, size_t width)
         check_floats(c, rows, 1),         check_floats(c, rows, 1),
         check_floats(c, rows * width, 1), check_floats(c, rows * width, 1),
         check_floats(c, width, 1),        check_floats(c, width, 1),
+        check_floats(c, rows * width, 3), check_floats(c, rows * width, 1),
     };
     return a;
 }
@@ -56,13 +57,17 @@ static bt_norm norm_of(const arrays *a, size_t rows, size_t width)
     return n;
 }
 
-static void norm_set(bt_norm *n, unsigned bits)
+static void norm_set(bt_norm *n, const arrays *a, unsigned bits)
 {
     n->kind = bits & 1 ? BT_NORM_RMS : BT_NORM_LAYER;
     n->bias = bits & 2 ? n->bias : NULL;
     n->dbias = bits & 2 ? n->dbias : NULL;
     n->add_dx = n->add_dgain = bits & 4;
     n->add_dbias = bits & 1;
+    if (bits & 8) {
+        n->residual = a->residual.data;
+        n->sum = a->sum.data;
+    }
 }
 
 static void run(const bt_kernels *kernels, const bt_norm *n, size_t cut)
@@ -81,13 +86,14 @@ static void norm_case(check *c, size_t rows, size_t width, size_t odd,
     floats_insert_special(&c->random, want.dy.data, want.dy.count, odd);
     arrays got = arrays_copy(&want);
     bt_norm n = norm_of(&want, rows, width), m = norm_of(&got, rows, width);
-    norm_set(&n, bits);
-    norm_set(&m, bits);
+    norm_set(&n, &want, bits);
+    norm_set(&m, &got, bits);
     run(c->reference, &n, 0);
     run(c->twin, &m, test_below(&c->random, width + 1));
     check_same(c, "mean", &want.mean, &got.mean);
     check_same(c, "scale", &want.scale, &got.scale);
     check_same(c, "y", &want.y, &got.y);
+    check_same(c, "sum", &want.sum, &got.sum);
     check_same(c, "dx", &want.dx, &got.dx);
     check_same(c, "dgain", &want.dgain, &got.dgain);
     check_same(c, "dbias", &want.dbias, &got.dbias);
@@ -98,11 +104,12 @@ static void norm_case(check *c, size_t rows, size_t width, size_t odd,
 static void norm_compare(check *c)
 {
     for (size_t width = 0; width <= 100; width++)
-        for (unsigned bits = 0; bits < 8; bits++)
+        for (unsigned bits = 0; bits < 16; bits++)
             norm_case(c, bits % 4 + 1, width, bits & 1 ? 2 : 0, bits);
     for (size_t rows = 0; rows < 40; rows++)
-        norm_case(c, rows, 300 + rows, 0, (unsigned)rows % 8);
+        norm_case(c, rows, 300 + rows, 0, (unsigned)rows % 16);
     norm_case(c, 3, 4099, 0, 2);
+    norm_case(c, 3, 4099, 0, 10);
 }
 
 typedef struct timed {

@@ -18,7 +18,11 @@ static guarded frequencies_make(size_t half)
 static void rotary_case(check *c, size_t heads, size_t half, size_t odd,
                         unsigned bits)
 {
-    size_t count = ROWS * heads * 2 * half;
+    size_t count = ROWS * heads * 2 * half, others = bits & 4 ? heads / 2 : 0;
+    size_t other = ROWS * others * 2 * half;
+    guarded other_x = check_floats(c, other, 1);
+    guarded other_want = check_floats(c, other, 1);
+    guarded other_got = check_copy(&other_want);
     guarded x = check_floats(c, count, 1), want = check_floats(c, count, 1);
     guarded f = frequencies_make(half), got = check_copy(&want);
     floats_insert_special(&c->random, x.data, count, odd);
@@ -29,12 +33,20 @@ static void rotary_case(check *c, size_t heads, size_t half, size_t odd,
                     .x = x.data,
                     .y = want.data,
                     .back = bits & 1,
-                    .add = bits & 2 };
+                    .add = bits & 2,
+                    .other_heads = others,
+                    .other_x = other_x.data,
+                    .other_y = other_want.data };
     c->reference->rotary(&r, 0, ROWS);
     r.y = got.data;
+    r.other_y = other_got.data;
     c->twin->rotary(&r, 1, ROWS - 1);
     c->twin->rotary(&r, 0, 1);
     check_same(c, "rotary", &want, &got);
+    check_same(c, "rotary of other heads", &other_want, &other_got);
+    guarded_free(&other_x);
+    guarded_free(&other_want);
+    guarded_free(&other_got);
     guarded_free(&x);
     guarded_free(&f);
     guarded_free(&want);
@@ -44,9 +56,10 @@ static void rotary_case(check *c, size_t heads, size_t half, size_t odd,
 static void rotary_compare(check *c)
 {
     for (size_t half = 0; half <= 100; half++)
-        for (unsigned bits = 0; bits < 4; bits++)
-            rotary_case(c, half % 3 + 1, half, bits * 2, bits);
+        for (unsigned bits = 0; bits < 8; bits++)
+            rotary_case(c, half % 3 + 1, half, bits % 4 * 2, bits);
     rotary_case(c, 32, 64, 0, 0);
+    rotary_case(c, 32, 64, 0, 4);
 }
 
 typedef struct timed {

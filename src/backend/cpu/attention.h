@@ -72,6 +72,17 @@ static inline void bt_rows_prefetch(const float *from, size_t stride,
             __builtin_prefetch(from + r * stride + c);
 }
 
+/* to (pad) = from (columns) * factor; padding is zero. */
+static inline void bt_row_copy(float *restrict to, size_t pad,
+                               const float *restrict from, size_t columns,
+                               float factor)
+{
+    for (size_t c = 0; c < columns; c++)
+        to[c] = from[c] * factor;
+    for (size_t c = columns; c < pad; c++)
+        to[c] = 0.0f;
+}
+
 /* to (rows, pad) = from (rows, columns) * factor, rows `stride` apart; padding
  * is zero. A factor of 1 changes no bit. */
 static inline void bt_rows_copy(float *to, size_t pad, const float *from,
@@ -82,10 +93,7 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
     for (size_t r = 0; r < rows; r++) {
         if (r + DISTANCE < rows)
             bt_rows_prefetch(from + (r + DISTANCE) * stride, 0, 1, columns);
-        for (size_t c = 0; c < columns; c++)
-            to[r * pad + c] = from[r * stride + c] * factor;
-        for (size_t c = columns; c < pad; c++)
-            to[r * pad + c] = 0.0f;
+        bt_row_copy(to + r * pad, pad, from + r * stride, columns, factor);
     }
 }
 

@@ -129,10 +129,8 @@ static void line_end(const forward *f, size_t row, size_t head,
     const bt_attention_shape *s = &f->shape;
     float l = bt_lanes_sum(x->l + line * BT_LANES);
     float factor = l == 0.0f ? 0.0f : 1.0f / l;
-    const float *o = x->o + line * s->value_pad;
-    float *out = f->out + row * s->out.token + head * s->out.head;
-    for (size_t e = 0; e < s->value_dim; e++)
-        out[e] = o[e] * factor;
+    bt_row_copy(f->out + row * s->out.token + head * s->out.head, s->value_dim,
+                x->o + line * s->value_pad, s->value_dim, factor);
     if (!f->lse)
         return;
     float *lse = f->lse + row * s->heads + head;

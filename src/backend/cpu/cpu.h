@@ -53,19 +53,28 @@ static inline float *bt_cpu_f32(const bt_tensor *t)
     return t ? (float *)t->buffer->memory + t->offset : NULL;
 }
 
-/* BAUTA_OK if all tensors that are not NULL are float32, or packed, and in host
+/* Whether an operation may use a tensor: it is NULL, packed, or float32 in host
  * memory. */
-bauta_status bt_cpu_check(const bt_stream *stream, bt_op op,
-                          const bt_tensor *const *tensors, size_t count,
-                          bauta_error *err);
-#define BT_CPU_CHECK(stream, op, err, ...)                           \
-    do {                                                             \
-        const bt_tensor *const checked[] = { __VA_ARGS__ };          \
-        bauta_status checked_status =                                \
-            bt_cpu_check(stream, BT_OP_##op, checked,                \
-                         sizeof(checked) / sizeof(checked[0]), err); \
-        if (checked_status)                                          \
-            return checked_status;                                   \
+static inline bool bt_cpu_accepts(const bt_tensor *t)
+{
+    return !t || t->packed ||
+           (t->dtype == BAUTA_FLOAT32 && t->buffer->backend == &bt_cpu_backend);
+}
+
+/* The error of an operation with a tensor that is not accepted. */
+bauta_status bt_cpu_refuse(const bt_stream *stream, bt_op op,
+                           const bt_tensor *t, bauta_error *err);
+
+/* Return the error if a tensor is not accepted. The loop is unrolled, so the
+ * list does not reach memory: operations on small tensors take less time than
+ * writing and reading it would. */
+#define BT_CPU_CHECK(stream, op, err, ...)                                   \
+    do {                                                                     \
+        const bt_tensor *const checked[] = { __VA_ARGS__ };                  \
+        for (size_t at_ = 0; at_ < sizeof(checked) / sizeof(checked[0]);     \
+             at_++)                                                          \
+            if (!bt_cpu_accepts(checked[at_]))                               \
+                return bt_cpu_refuse(stream, BT_OP_##op, checked[at_], err); \
     } while (0)
 
 /* The operations, each in the file of its name. */

@@ -3,6 +3,8 @@
 #include "backend/cpu/kv_pages.h"
 
 #include "backend/cpu/attention.h"
+#include "backend/cpu/parallel_ranges.h"
+#include "base/error.h"
 #include "base/size.h"
 
 #include <string.h>
@@ -146,12 +148,52 @@ static void write_task(void *job, size_t task, int thread)
                       w->v + part->row * s->v.token + head * s->v.head);
 }
 
+/* ---- Rotating before writing --------------------------------------------- */
+
+typedef struct rotary_job {
+    const bt_kernels *kernels;
+    bt_rotary rotary;
+} rotary_job;
+
+static void rotate(void *job, size_t first, size_t count)
+{
+    const rotary_job *j = job;
+    j->kernels->rotary(&j->rotary, first, count);
+}
+
+/* Rotate the queries to q_out, and the keys to the workspace: *keys. */
+static bauta_status rotate_before(bt_cpu *cpu, const bt_kv_write_args *args,
+                                  const float **keys, bauta_error *err)
+{
+    const bt_tensor *q = args->q, *k = args->k;
+    size_t bytes = bt_size_mul(k->rows * k->columns, sizeof(float));
+    size_t dim = q->columns / args->heads;
+    if (bt_arena_reserve(&cpu->workspace, bytes))
+        return bt_fail_memory(err, "rotated keys", bytes);
+    rotary_job job = { cpu->kernels,
+                       { .heads = args->heads,
+                         .dim = dim,
+                         .positions = bt_cpu_data(args->positions),
+                         .frequencies = bt_cpu_f32(args->frequencies),
+                         .x = bt_cpu_f32(q),
+                         .y = bt_cpu_f32(args->q_out),
+                         .other_heads = k->columns / dim,
+                         .other_x = bt_cpu_f32(k),
+                         .other_y = (float *)cpu->workspace.base } };
+    bt_parallel_ranges(cpu->pool, q->rows,
+                       bt_rows_per_task(q->columns + k->columns), rotate, &job);
+    *keys = job.rotary.other_y;
+    return BAUTA_OK;
+}
+
 bauta_status bt_cpu_kv_write(bt_stream *stream, const bt_kv_write_args *args,
                              bauta_error *err)
 {
     bt_cpu *cpu = bt_cpu_of(stream);
     const bt_tensor *k = args->k, *v = args->v;
-    BT_CPU_CHECK(stream, kv_write, err, k, v);
+    bauta_status status = BAUTA_OK;
+    BT_CPU_CHECK(stream, kv_write, err, k, v, args->q, args->q_out,
+                 args->frequencies);
     write_job w = { .batch = args->batch,
                     .layer = args->layer,
                     .kernels = cpu->kernels,
@@ -160,6 +202,10 @@ bauta_status bt_cpu_kv_write(bt_stream *stream, const bt_kv_write_args *args,
                     .v = bt_cpu_f32(v) };
     w.shape.k = (bt_attention_strides){ k->stride, w.shape.head_dim };
     w.shape.v = (bt_attention_strides){ v->stride, w.shape.value_dim };
+    if (args->q)
+        status = rotate_before(cpu, args, &w.k, err);
+    if (status)
+        return status;
     bool small = k->rows * (k->columns + v->columns) < SMALL_WRITE;
     bt_parallel_for(small ? NULL : cpu->pool,
                     args->batch->count * w.shape.kv_heads, write_task, &w);

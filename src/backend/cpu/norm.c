@@ -31,13 +31,16 @@ bauta_status bt_cpu_norm(bt_stream *stream, const bt_norm_args *args,
                          bauta_error *err)
 {
     bt_cpu *cpu = bt_cpu_of(stream);
-    BT_CPU_CHECK(stream, norm, err, args->x, args->gain, args->bias, args->y);
+    BT_CPU_CHECK(stream, norm, err, args->x, args->gain, args->bias, args->y,
+                 args->residual, args->sum);
     norm_job job = { .kernels = cpu->kernels,
                      .norm = { .kind = args->kind,
                                .rows = args->x->rows * args->heads,
                                .width = args->x->columns / args->heads,
                                .epsilon = args->epsilon,
                                .x = bt_cpu_f32(args->x),
+                               .residual = bt_cpu_f32(args->residual),
+                               .sum = bt_cpu_f32(args->sum),
                                .gain = bt_cpu_f32(args->gain),
                                .bias = bt_cpu_f32(args->bias),
                                .mean = bt_cpu_f32(args->mean),

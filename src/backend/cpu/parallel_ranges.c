@@ -23,6 +23,11 @@ static void run_range(void *job, size_t task, int thread)
 void bt_parallel_ranges(bt_thread_pool *pool, size_t count, size_t each,
                         bt_range_fn *run, void *job)
 {
+    if (count <= each) {
+        if (count)
+            run(job, 0, count);
+        return;
+    }
     ranges r = { count, each, run, job };
     size_t tasks = count / each + (count % each != 0);
     bt_parallel_for(pool, tasks, run_range, &r);

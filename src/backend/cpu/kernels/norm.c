@@ -39,6 +39,13 @@ static float row_squares(const float *x, size_t count, float mean)
     return bt_lanes_sum(lanes);
 }
 
+static void row_add(float *restrict to, const float *restrict a,
+                    const float *restrict b, size_t count)
+{
+    for (size_t j = 0; j < count; j++)
+        to[j] = a[j] + b[j];
+}
+
 void KERNEL(bt_norm_f32)(const bt_norm *norm, size_t first, size_t count)
 {
     size_t width = norm->width;
@@ -47,6 +54,11 @@ void KERNEL(bt_norm_f32)(const bt_norm *norm, size_t first, size_t count)
         const float *restrict x = norm->x + i * width;
         float *restrict y = norm->y + i * width;
         float mean = 0;
+        if (norm->residual) {
+            row_add(norm->sum + i * width, x, norm->residual + i * width,
+                    width);
+            x = norm->sum + i * width;
+        }
         if (norm->kind == BT_NORM_LAYER)
             mean = row_sum(x, width) / (float)width;
         float square = row_squares(x, width, mean) / (float)width;

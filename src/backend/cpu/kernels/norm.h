@@ -7,6 +7,8 @@
  *     h = (x - m) s,  s = 1 / sqrt(v + epsilon)
  *     y = h gain + bias
  *
+ * where x may be the sum of two arrays, which is stored as well.
+ *
  * Sums over a row are kept in sixteen lanes, element j in lane j % 16, and
  * reduced by bt_lanes_sum(); squares are fused into their lane. With g = dy
  * gain and means taken over the row,
@@ -27,16 +29,19 @@ typedef struct bt_norm {
     bt_norm_kind kind;
     size_t rows, width;
     float epsilon;
-    const float *x;    /* (rows, width) */
-    const float *gain; /* (width) */
-    const float *bias; /* (width), or NULL */
-    float *mean;       /* (rows): m */
-    float *scale;      /* (rows): s */
-    float *y;          /* (rows, width) */
-    const float *dy;   /* (rows, width); from here on for the backward pass */
-    float *dx;         /* (rows, width) */
-    float *dgain;      /* (width), or NULL */
-    float *dbias;      /* (width), or NULL */
+    const float *x;        /* (rows, width) */
+    const float *residual; /* (rows, width): x + residual is normalized, and
+                              stored in `sum`; or NULL */
+    float *sum;            /* (rows, width) */
+    const float *gain;     /* (width) */
+    const float *bias;     /* (width), or NULL */
+    float *mean;           /* (rows): m */
+    float *scale;          /* (rows): s */
+    float *y;              /* (rows, width) */
+    const float *dy; /* (rows, width); from here on for the backward pass */
+    float *dx;       /* (rows, width) */
+    float *dgain;    /* (width), or NULL */
+    float *dbias;    /* (width), or NULL */
     bool add_dx, add_dgain, add_dbias; /* to what is there */
 } bt_norm;
 

@@ -36,10 +36,19 @@ static void rotate(float *restrict y, const float *restrict x, size_t half,
     }
 }
 
+/* The same for all heads of a row. */
+static void rotate_heads(float *y, const float *x, size_t heads, size_t dim,
+                         const float *cosine, const float *sine, size_t count,
+                         bool add)
+{
+    for (size_t h = 0; h < heads; h++)
+        rotate(y + h * dim, x + h * dim, dim / 2, cosine, sine, count, add);
+}
+
 void KERNEL(bt_rotary_f32)(const bt_rotary *rotary, size_t first, size_t count)
 {
     float cosine[ROTARY_CHUNK], sine[ROTARY_CHUNK];
-    size_t half = rotary->dim / 2, columns = rotary->heads * rotary->dim;
+    size_t dim = rotary->dim, half = dim / 2;
     for (size_t i = first; i < first + count; i++) {
         double position = (double)rotary->positions[i];
         if (rotary->back)
@@ -48,11 +57,14 @@ void KERNEL(bt_rotary_f32)(const bt_rotary *rotary, size_t first, size_t count)
             n = half - c < ROTARY_CHUNK ? half - c : ROTARY_CHUNK;
             cos_sin_of_position(cosine, sine, position, rotary->frequencies + c,
                                 n);
-            for (size_t h = 0; h < rotary->heads; h++) {
-                size_t at = i * columns + h * rotary->dim + c;
-                rotate(rotary->y + at, rotary->x + at, half, cosine, sine, n,
-                       rotary->add);
-            }
+            size_t at = i * rotary->heads * dim + c;
+            rotate_heads(rotary->y + at, rotary->x + at, rotary->heads, dim,
+                         cosine, sine, n, rotary->add);
+            at = i * rotary->other_heads * dim + c;
+            if (rotary->other_heads)
+                rotate_heads(rotary->other_y + at, rotary->other_x + at,
+                             rotary->other_heads, dim, cosine, sine, n,
+                             rotary->add);
         }
     }
 }

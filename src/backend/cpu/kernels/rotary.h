@@ -26,6 +26,10 @@ typedef struct bt_rotary {
     float *y;                  /* (rows, heads * dim); overlaps nothing */
     bool back;                 /* rotate by the negative angle */
     bool add;                  /* to what y holds */
+    /* Another matrix, rotated by the same angles: keys beside queries. */
+    size_t other_heads; /* 0: none */
+    const float *other_x;
+    float *other_y;
 } bt_rotary;
 
 /* Rows first to first + count - 1. */

@@ -21,30 +21,52 @@
 #include <stdbool.h>
 
 /* The register tile: TILE_ROWS x TILE_VECS accumulators, TILE_VECS loaded
- * vectors and one broadcast, of 32 registers or 16. */
-enum { BLOCK_VECS = BLOCK / VL, TILE_ROWS = 6, TILE_VECS = VL / 4 };
+ * vectors and one broadcast, of 32 registers or 16. One or two rows take up to
+ * WIDE_VECS vectors, since the chains of fewer would wait for each other. */
+enum {
+    BLOCK_VECS = BLOCK / VL,
+    TILE_ROWS = 6,
+    TILE_VECS = VL / 4,
+    WIDE_VECS = VL == 8 ? 8 : TILE_VECS
+};
 
-/* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, 1 to
- * TILE_VECS. */
+/* The vectors of a tile of some rows, of `left` that are left. */
+INLINE size_t tile_width(size_t rows, size_t left)
+{
+    size_t most = rows == 1 ? WIDE_VECS : rows == 2 ? 4 : TILE_VECS;
+    if (left >= most)
+        return most;
+    return left < 4 || TILE_VECS == 4 ? left : 4;
+}
+
+/* Run CALL(R, V) with R and V as constants. R rows, 1 to 6; V vectors, as
+ * tile_width() returns them. */
 #define TILE_CASE(rows, vecs, CALL) \
-    case (rows)*8 + (vecs):         \
+    case (rows)*16 + (vecs):        \
         CALL(rows, vecs);           \
         break;
-#if defined(__AVX512F__)
-#define TILE_CASES(rows, CALL) \
-    TILE_CASE(rows, 1, CALL)   \
-    TILE_CASE(rows, 2, CALL)   \
-    TILE_CASE(rows, 3, CALL)   \
+#define TILE_WIDE(rows, CALL) \
+    TILE_CASE(rows, 1, CALL)  \
+    TILE_CASE(rows, 2, CALL)  \
+    TILE_CASE(rows, 3, CALL)  \
     TILE_CASE(rows, 4, CALL)
+#if defined(__AVX512F__)
+#define TILE_FEW(CALL) \
+    TILE_WIDE(1, CALL) \
+    TILE_WIDE(2, CALL)
+#define TILE_CASES(rows, CALL) TILE_WIDE(rows, CALL)
 #else
+#define TILE_FEW(CALL)    \
+    TILE_WIDE(1, CALL)    \
+    TILE_CASE(1, 8, CALL) \
+    TILE_WIDE(2, CALL)
 #define TILE_CASES(rows, CALL) \
     TILE_CASE(rows, 1, CALL)   \
     TILE_CASE(rows, 2, CALL)
 #endif
 #define TILE_SWITCH(rows, vecs, CALL) \
-    switch ((rows)*8 + (vecs)) {      \
-        TILE_CASES(1, CALL)           \
-        TILE_CASES(2, CALL)           \
+    switch ((rows)*16 + (vecs)) {     \
+        TILE_FEW(CALL)                \
         TILE_CASES(3, CALL)           \
         TILE_CASES(4, CALL)           \
         TILE_CASES(5, CALL)           \
@@ -73,14 +95,14 @@ typedef struct dots {
 
 INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
 {
-    vf sum[TILE_ROWS][TILE_VECS];
+    vf sum[TILE_ROWS][WIDE_VECS];
     const float *x = a->row + row * a->pad, *b = a->block + vec * VL;
     const float *next = (a->next ? a->next : a->block) + vec * VL;
     UNROLLED_FOR (size_t r = 0; r < R; r++)
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             sum[r][v] = vf_set(0.0f);
     for (size_t c = 0; c < a->columns; c++) {
-        vf y[TILE_VECS];
+        vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(b + c * BLOCK + v * VL);
         prefetch_stream(next + c * BLOCK, R, V);
@@ -100,8 +122,8 @@ INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
 static void dots_strip(const dots *a, size_t row, size_t rows, size_t first,
                        size_t end)
 {
-    for (size_t vec = first; vec < end; vec += TILE_VECS) {
-        size_t vecs = end - vec < TILE_VECS ? end - vec : TILE_VECS;
+    for (size_t vec = first, vecs; vec < end; vec += vecs) {
+        vecs = tile_width(rows, end - vec);
 #define CALL(R, V) dots_tile(a, row, vec, R, V)
         TILE_SWITCH(rows, vecs, CALL)
 #undef CALL
@@ -161,7 +183,7 @@ typedef struct sums {
     bt_prefetch *ahead; /* or NULL */
 } sums;
 
-INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
+INLINE void sums_load(vf sum[TILE_ROWS][WIDE_VECS], const float *from,
                       size_t pad, const float *scale, size_t R, size_t V)
 {
     UNROLLED_FOR (size_t r = 0; r < R; r++)
@@ -174,7 +196,7 @@ INLINE void sums_load(vf sum[TILE_ROWS][TILE_VECS], const float *from,
             sum[r][v] = vf_mul(sum[r][v], vf_set(scale[r]));
 }
 
-INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][TILE_VECS],
+INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][WIDE_VECS],
                        size_t R, size_t V)
 {
     UNROLLED_FOR (size_t r = 0; r < R; r++)
@@ -183,12 +205,12 @@ INLINE void sums_store(float *to, size_t pad, vf sum[TILE_ROWS][TILE_VECS],
 }
 
 /* Keys from to end - 1, which all rows see. */
-INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+INLINE void sums_plain(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
                        const float *x, size_t pad, size_t from, size_t end,
                        const float *next, size_t R, size_t V)
 {
     for (size_t j = from; j < end; j++) {
-        vf y[TILE_VECS];
+        vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(x + j * pad + v * VL);
         prefetch_stream(next + j * pad, R, V);
@@ -201,12 +223,12 @@ INLINE void sums_plain(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
 }
 
 /* Keys from to end - 1, each seen by the rows whose bits are set. */
-INLINE void sums_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+INLINE void sums_masked(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
                         const uint64_t *words, const float *x, size_t pad,
                         size_t from, size_t end, size_t R, size_t V)
 {
     for (size_t j = from; j < end; j++) {
-        vf y[TILE_VECS];
+        vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(x + j * pad + v * VL);
         UNROLLED_FOR (size_t r = 0; r < R; r++) {
@@ -225,14 +247,15 @@ typedef struct sums_panel {
     size_t stride;
 } sums_panel;
 
-static sums_panel sums_panel_at(const sums *a, size_t column)
+static sums_panel sums_panel_at(const sums *a, size_t column, size_t rows)
 {
-    size_t vecs = (a->pad - column) / VL;
-    sums_panel p = { column, vecs < TILE_VECS ? vecs : TILE_VECS, a->x + column,
-                     a->pad };
+    sums_panel p = { column, tile_width(rows, (a->pad - column) / VL),
+                     a->x + column, a->pad };
     if (a->panels) {
         p.x = a->x + bt_value_panel_start(column) + column % BT_VALUE_PANEL;
         p.stride = bt_value_panel_width(a->pad, column);
+        size_t left = (p.stride - column % BT_VALUE_PANEL) / VL;
+        p.vecs = tile_width(rows, left);
     }
     return p;
 }
@@ -240,7 +263,7 @@ static sums_panel sums_panel_at(const sums *a, size_t column)
 INLINE void sums_tile(const sums *a, const sums_panel *p, size_t row,
                       strip_mask m, size_t R, size_t V)
 {
-    vf sum[TILE_ROWS][TILE_VECS];
+    vf sum[TILE_ROWS][WIDE_VECS];
     float *to = a->to + row * a->pad + p->column;
     const float *weight = a->weight + row * BLOCK;
     sums_load(sum, to, a->pad, a->scale ? a->scale + row : NULL, R, V);
@@ -266,8 +289,9 @@ static void sums_strip(const sums *a, const sums_panel *p, size_t row,
 /* All rows, one panel of columns at a time so that x stays in the L1 cache. */
 static void sums_rows(const sums *a, size_t rows)
 {
-    for (size_t column = 0; column < a->pad; column += TILE_VECS * VL) {
-        sums_panel p = sums_panel_at(a, column);
+    sums_panel p;
+    for (size_t column = 0; column < a->pad; column += p.vecs * VL) {
+        p = sums_panel_at(a, column, rows);
         for (size_t row = 0; row < rows; row += TILE_ROWS) {
             size_t n = rows - row < TILE_ROWS ? rows - row : TILE_ROWS;
             strip_mask m =
@@ -298,7 +322,7 @@ INLINE uint64_t transposed_visible(const transposed_sums *a, size_t i,
 }
 
 /* One row, with the keys whose bits are set. */
-INLINE void transposed_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
+INLINE void transposed_masked(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
                               const float *x, uint64_t seen, size_t R, size_t V)
 {
     UNROLLED_FOR (size_t r = 0; r < R; r++) {
@@ -312,7 +336,7 @@ INLINE void transposed_masked(vf sum[TILE_ROWS][TILE_VECS], const float *weight,
 INLINE void transposed_tile(const transposed_sums *a, size_t key, size_t column,
                             size_t R, size_t V)
 {
-    vf sum[TILE_ROWS][TILE_VECS];
+    vf sum[TILE_ROWS][WIDE_VECS];
     float *to = a->to + key * a->pad + column;
     const float *weight = a->weight + key, *x = a->x + column;
     const uint64_t whole = ((uint64_t)1 << R) - 1;
@@ -323,7 +347,7 @@ INLINE void transposed_tile(const transposed_sums *a, size_t key, size_t column,
             seen = transposed_visible(a, i, key, R);
             if (seen != whole)
                 break;
-            vf y[TILE_VECS];
+            vf y[WIDE_VECS];
             UNROLLED_FOR (size_t v = 0; v < V; v++)
                 y[v] = vf_load(x + i * a->pad + v * VL);
             UNROLLED_FOR (size_t r = 0; r < R; r++) {
@@ -395,38 +419,78 @@ static void terms_strip(const bt_score_terms *terms, size_t row, size_t rows,
 
 /* ---- Forward ----------------------------------------------------------- */
 
-/* The largest visible score of each row of a strip, one lane per row. Only
- * vectors `first` to `end` - 1 of the block hold visible keys. */
+/* The vectors of a strip: those from `first` to `end` - 1 hold keys that some
+ * row sees, and every row sees all keys of those from `from` to `to` - 1. */
+typedef struct strip_vecs {
+    size_t first, from, to, end;
+} strip_vecs;
+
+static const strip_vecs all_vecs = { 0, 0, BLOCK_VECS, BLOCK_VECS };
+
+INLINE strip_vecs strip_vecs_of(strip_mask m)
+{
+    return (strip_vecs){ m.lo / VL, (m.from + VL - 1) / VL, m.to / VL,
+                         (m.hi + VL - 1) / VL };
+}
+
+/* The lanes of vector v that a row sees. */
+INLINE vm vec_lanes(strip_vecs vecs, uint64_t word, size_t v, int masked)
+{
+    return row_lanes(word, v, masked && (v < vecs.from || v >= vecs.to));
+}
+
+/* The largest visible score of each row of a strip, one lane per row. */
 INLINE vf strip_top(const float *p, const uint64_t *words, size_t rows,
-                    size_t first, size_t end, int masked)
+                    strip_vecs vecs, int masked)
 {
     const vf none = vf_set(-INFINITY);
     vf max[TILE_ROWS];
     UNROLLED_FOR (size_t r = 0; r < TILE_ROWS; r++)
         max[r] = none;
-    UNROLLED_FOR (size_t r = 0; r < rows; r++)
-        UNROLLED_FOR (size_t v = first; v < end; v++) {
+    UNROLLED_FOR (size_t r = 0; r < rows; r++) {
+        vf top = none;
+        UNROLLED_FOR (size_t v = vecs.first; v < vecs.end; v++) {
             vf s = vf_load(p + r * BLOCK + v * VL);
-            if (masked)
+            if (masked && (v < vecs.from || v >= vecs.to))
                 s = vf_select(row_lanes(words[r], v, masked), s, none);
-            max[r] = vf_max(s, max[r]); // ignores NaN
+            top = vf_max(s, top); // ignores NaN
         }
+        max[r] = top;
+    }
     return vf_max_of_six(max);
+}
+
+/* One vector of scores to probabilities. */
+INLINE vf softmax_vec(float *p, float base, vm lanes)
+{
+    vf e = vf_exp2_where(lanes, vf_sub(vf_load(p), vf_set(base)));
+    vf_store(p, e);
+    return e;
 }
 
 /* Scores to probabilities and the new sums of one row. */
 INLINE void softmax_row(float *p, float *l, float base, float scale,
-                        uint64_t word, size_t first, size_t end, int masked)
+                        uint64_t word, strip_vecs vecs, int masked)
 {
     enum { VECS = BT_LANES / VL };
     vf lane[VECS];
+    size_t v = vecs.first;
     UNROLLED_FOR (size_t t = 0; t < VECS; t++)
         lane[t] = vf_mul(vf_load(l + t * VL), vf_set(scale));
-    UNROLLED_FOR (size_t v = first; v < end; v++) {
-        vf x = vf_sub(vf_load(p + v * VL), vf_set(base));
-        vf e = vf_exp2_where(row_lanes(word, v, masked), x);
-        vf_store(p + v * VL, e);
-        lane[v % VECS] = vf_add(lane[v % VECS], e);
+    if (VECS == 2 && v % 2) {
+        vm lanes = vec_lanes(vecs, word, v, masked);
+        lane[1] = vf_add(lane[1], softmax_vec(p + v * VL, base, lanes));
+        v++;
+    }
+    UNROLLED_FOR (; v + VECS <= vecs.end; v += VECS)
+        UNROLLED_FOR (size_t t = 0; t < VECS; t++) {
+            vm lanes = vec_lanes(vecs, word, v + t, masked);
+            lane[t] =
+                vf_add(lane[t], softmax_vec(p + (v + t) * VL, base, lanes));
+        }
+    if (v < vecs.end) {
+        vm lanes = vec_lanes(vecs, word, v, masked);
+        lane[0] = vf_add(lane[0], softmax_vec(p + v * VL, base, lanes));
     }
     UNROLLED_FOR (size_t t = 0; t < VECS; t++)
         vf_store(l + t * VL, lane[t]);
@@ -435,23 +499,23 @@ INLINE void softmax_row(float *p, float *l, float base, float scale,
 /* The online softmax of a strip: scores in p become probabilities. Writes the
  * factors that rescale the earlier blocks; returns whether any is not 1. */
 INLINE int softmax_strip(const bt_attention_step *s, size_t row, size_t rows,
-                         float *scale, size_t first, size_t end, int masked)
+                         float *scale, strip_vecs vecs, int masked)
 {
     const uint64_t *words = masked ? s->words + row : NULL;
     vm lanes = vm_bits(((uint64_t)1 << rows) - 1);
     vf old = vf_load_where(lanes, s->m + row);
-    vf top = strip_top(s->p + row * BLOCK, words, rows, first, end, masked);
+    vf top = strip_top(s->p + row * BLOCK, words, rows, vecs, masked);
     top = vf_max(old, top);
     vf base = vf_select(vf_is(top, -INFINITY), vf_set(0.0f), top);
     vf a = vf_exp2_where(lanes, vf_sub(old, base));
-    float bases[VL];
+    float bases[VL], scales[VL];
     vf_store(bases, base);
+    vf_store(scales, a);
     vf_store_where(lanes, s->m + row, top);
     vf_store_where(lanes, scale + row, a);
     for (size_t r = 0; r < rows; r++)
         softmax_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
-                    bases[r], scale[row + r], masked ? words[r] : 0, first, end,
-                    masked);
+                    bases[r], scales[r], masked ? words[r] : 0, vecs, masked);
     return vf_differ(lanes, a, vf_set(1.0f));
 }
 
@@ -465,16 +529,16 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
             scale[r] = 1.0f;
         return 0;
     }
-    size_t first = m.lo / VL, end = (m.hi + VL - 1) / VL;
-    dots_strip(scores, row, rows, first, end);
+    strip_vecs vecs = strip_vecs_of(m);
+    dots_strip(scores, row, rows, vecs.first, vecs.end);
     if (s->terms)
-        terms_strip(s->terms, row, rows, s->p, s->words, first, end);
+        terms_strip(s->terms, row, rows, s->p, s->words, vecs.first, vecs.end);
     if (m.to - m.from < BLOCK)
-        return softmax_strip(s, row, rows, scale, first, end, 1);
+        return softmax_strip(s, row, rows, scale, vecs, 1);
     // Everything is visible, as is common for six rows of a partial block.
     return rows == TILE_ROWS
-               ? softmax_strip(s, row, TILE_ROWS, scale, 0, BLOCK_VECS, 0)
-               : softmax_strip(s, row, rows, scale, 0, BLOCK_VECS, 0);
+               ? softmax_strip(s, row, TILE_ROWS, scale, all_vecs, 0)
+               : softmax_strip(s, row, rows, scale, all_vecs, 0);
 }
 
 /* At most this many rows at once, so that their probabilities stay cached. */
@@ -504,8 +568,13 @@ static void forward_rows(const bt_attention_step *s)
 
 void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
 {
-    bt_attention_step s = *step;
+    bt_attention_step s;
     bt_score_terms terms;
+    if (step->rows <= FORWARD_ROWS) {
+        forward_rows(step);
+        return;
+    }
+    s = *step;
     for (size_t row = 0; row < step->rows; row += FORWARD_ROWS) {
         s.rows = step->rows - row;
         if (s.rows > FORWARD_ROWS)

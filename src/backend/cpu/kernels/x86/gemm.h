@@ -704,15 +704,13 @@ static size_t direct_columns(const bt_gemm *g)
 static void columns_packed(const bt_gemm *g, size_t first, size_t count)
 {
     size_t end = first + count;
+    if (g->m == 1 && first % BT_PANEL_COLUMNS == 0) {
+        row_product(g, first, end);
+        return;
+    }
     for (size_t j = first, n; j < end; j += n) {
         n = bt_size_min(BT_PANEL_COLUMNS - j % BT_PANEL_COLUMNS, end - j);
-        if (g->m == 1 && n == BT_PANEL_COLUMNS &&
-            end - j >= PAIR * BT_PANEL_COLUMNS) {
-            n = PAIR * BT_PANEL_COLUMNS;
-            pair_product(g, j);
-        } else {
-            panel_product(g, j, n);
-        }
+        panel_product(g, j, n);
         epilogue(g, 0, g->m, j, n);
     }
 }

@@ -2,8 +2,10 @@
 /* packed_weight.h - products of few rows with packed weights, for AVX2 and
  * AVX-512.
  *
- * Several rows share each panel that is read and widened. One row takes two
- * panels at once: memory delivers two streams faster than one. */
+ * Several rows share each panel that is read and widened. One row takes up to
+ * twelve vectors of outputs at once, from several panels: the chains of fewer
+ * would wait for each other, and memory delivers two streams faster than one.
+ */
 #ifndef BT_PACKED_WEIGHT_X86_H
 #define BT_PACKED_WEIGHT_X86_H
 
@@ -15,8 +17,8 @@ enum {
     LINE = 64, /* bytes of a cache line */
     PANEL_VECTORS = BT_PANEL_COLUMNS / VL,
     PANEL_ROWS = VL == 16 ? 8 : 4, /* rows that share a panel */
-    PANEL_PART = 3, /* vectors of it, if there are several rows */
-    PAIR = 2,       /* panels that one row takes together */
+    PANEL_PART = 3,   /* vectors of it, if there are several rows */
+    ROW_VECTORS = 12, /* that one row takes together, of adjacent panels */
     /* Prefetch distance. float32 needs none: the hardware prefetcher keeps up.
      */
     PANEL_PREFETCH_BYTES = 4096
@@ -110,7 +112,6 @@ static void widen_columns(float *to, size_t step, const bt_packed_weight *c,
 
 typedef struct panel_job {
     const char *panel; /* from the first vector on */
-    size_t next;       /* bytes to the next panel */
     size_t depth;
     source a;
     float *sums; /* (rows, BT_PANEL_COLUMNS) from the first vector on */
@@ -125,35 +126,29 @@ INLINE void prefetch_panel(const bauta_dtype type, const char *panel)
             prefetch(panel + PANEL_PREFETCH_BYTES + at);
 }
 
-/* The chains of several rows with one panel, or of one row with several panels:
- * `chains` of them, of `vectors` vectors each. */
-INLINE void panel_chains(const bauta_dtype type, const size_t panels,
-                         const size_t chains, const size_t vectors,
-                         const panel_job *job)
+/* The chains of several rows with one panel. */
+INLINE void panel_chains(const bauta_dtype type, const size_t rows,
+                         const size_t vectors, const panel_job *job)
 {
     const size_t step = BT_PANEL_COLUMNS * bt_packed_element_size(type);
-    const size_t rows = chains / panels;
-    const size_t a_row = job->a.row, a_step = job->a.step, next = job->next;
+    const size_t a_row = job->a.row, a_step = job->a.step;
     const float *a = job->a.at;
     const char *panel = job->panel;
     vf s[PANEL_ROWS][PANEL_VECTORS];
-    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
         UNROLLED_FOR (size_t v = 0; v < vectors; v++)
             s[i][v] = vf_set(0.0f);
     for (size_t p = 0; p < job->depth; p++) {
-        UNROLLED_FOR (size_t i = 0; i < panels; i++)
-            prefetch_panel(type, panel + i * next);
-        UNROLLED_FOR (size_t v = 0; v < panels * vectors; v++) {
-            size_t from = v / vectors;
-            vf x = widen(type, panel + from * next, v % vectors * VL);
+        prefetch_panel(type, panel);
+        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
+            vf x = widen(type, panel, v * VL);
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
-                s[from + i][v % vectors] =
-                    vf_fma(vf_set(a[i * a_row]), x, s[from + i][v % vectors]);
+                s[i][v] = vf_fma(vf_set(a[i * a_row]), x, s[i][v]);
         }
         a += a_step;
         panel += step;
     }
-    UNROLLED_FOR (size_t i = 0; i < chains; i++)
+    UNROLLED_FOR (size_t i = 0; i < rows; i++)
         UNROLLED_FOR (size_t v = 0; v < vectors; v++)
             vf_store(job->sums + i * BT_PANEL_COLUMNS + v * VL, s[i][v]);
 }
@@ -163,7 +158,7 @@ typedef void panel_fn(const panel_job *job);
 #define PANEL_FN(name, type, rows, vectors)         \
     static void name##_##rows(const panel_job *job) \
     {                                               \
-        panel_chains(type, 1, rows, vectors, job);  \
+        panel_chains(type, rows, vectors, job);     \
     }
 
 /* Chains of one to PANEL_ROWS rows: <name>s[rows - 1]. */
@@ -198,25 +193,131 @@ PANEL_FNS(int8_chain, BAUTA_INT8);
 static panel_fn *const *const chains[] = { f32_chains, bf16_chains,
                                            int8_chains };
 
-/* One row and PAIR whole panels, from `output` on. */
-static void pair_product(const bt_gemm *g, size_t output)
+/* ---- One row ----------------------------------------------------------- */
+
+typedef struct row_job {
+    const char *panel; /* the first */
+    size_t next;       /* bytes to the next panel */
+    size_t depth;
+    const float *a;
+    size_t a_step;
+    float *c;
+    size_t last;               /* lanes of the last vector that exist in C */
+    const float *scale, *bias; /* each may be NULL */
+} row_job;
+
+/* One step of the chains. */
+INLINE void row_step(vf s[ROW_VECTORS], const bauta_dtype type,
+                     const size_t vectors, const char *panel, size_t next,
+                     float a)
 {
-    panel_job job = { .panel = panel_at(g->packed, output, 0),
-                      .next = g->k * BT_PANEL_COLUMNS *
-                              bt_packed_element_size(g->packed->type),
-                      .depth = g->k,
-                      .a = source_of(g, 0),
-                      .sums = g->c + output };
-    for (size_t j = 0; g->packed->scales && j < PAIR * BT_PANEL_COLUMNS;
-         j += VL)
-        prefetch(g->packed->scales + output + j); // used at the end
-    if (g->packed->type == BAUTA_FLOAT32)
-        panel_chains(BAUTA_FLOAT32, PAIR, PAIR, PANEL_VECTORS, &job);
-    else if (g->packed->type == BAUTA_BFLOAT16)
-        panel_chains(BAUTA_BFLOAT16, PAIR, PAIR, PANEL_VECTORS, &job);
-    else
-        panel_chains(BAUTA_INT8, PAIR, PAIR, PANEL_VECTORS, &job);
+    vf y = vf_set(a);
+    UNROLLED_FOR (size_t v = 0; v < vectors; v += PANEL_VECTORS)
+        prefetch_panel(type, panel + v / PANEL_VECTORS * next);
+    UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+        s[v] = vf_fma(y,
+                      widen(type, panel + v / PANEL_VECTORS * next,
+                            v % PANEL_VECTORS * VL),
+                      s[v]);
 }
+
+/* The last vector may have fewer lanes. */
+INLINE size_t row_lanes(const row_job *job, const size_t vectors, size_t v)
+{
+    return v + 1 == vectors ? job->last : VL;
+}
+
+INLINE void row_end(vf s[ROW_VECTORS], const size_t vectors, const row_job *job)
+{
+    UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
+        size_t lanes = row_lanes(job, vectors, v);
+        if (job->scale) // padded to whole panels
+            s[v] = vf_mul(s[v], vf_load(job->scale + v * VL));
+        if (job->bias)
+            s[v] = vf_add(s[v], vf_load_lanes(job->bias + v * VL, lanes));
+        vf_store_lanes(job->c + v * VL, s[v], lanes);
+    }
+}
+
+INLINE void row_chains(const bauta_dtype type, const size_t vectors,
+                       const row_job *job)
+{
+    const size_t step = BT_PANEL_COLUMNS * bt_packed_element_size(type);
+    const size_t next = job->next, a_step = job->a_step;
+    const float *a = job->a;
+    const char *panel = job->panel;
+    vf s[ROW_VECTORS];
+    UNROLLED_FOR (size_t v = 0; v < vectors; v++)
+        s[v] = vf_set(0.0f);
+    size_t p = 0;
+    for (; p + 2 <= job->depth; p += 2, a += 2 * a_step, panel += 2 * step) {
+        row_step(s, type, vectors, panel, next, a[0]);
+        row_step(s, type, vectors, panel + step, next, a[a_step]);
+    }
+    if (p < job->depth)
+        row_step(s, type, vectors, panel, next, a[0]);
+    row_end(s, vectors, job);
+}
+
+typedef void row_fn(const row_job *job);
+
+#define ROW_FN(name, type, vectors)                  \
+    static void name##_##vectors(const row_job *job) \
+    {                                                \
+        row_chains(type, vectors, job);              \
+    }
+
+/* Chains of one to ROW_VECTORS vectors: <name>s[vectors - 1]. */
+#define ROW_FNS(name, type)                                           \
+    ROW_FN(name, type, 1)                                             \
+    ROW_FN(name, type, 2)                                             \
+    ROW_FN(name, type, 3)                                             \
+    ROW_FN(name, type, 4)                                             \
+    ROW_FN(name, type, 5)                                             \
+    ROW_FN(name, type, 6)                                             \
+    ROW_FN(name, type, 7)                                             \
+    ROW_FN(name, type, 8)                                             \
+    ROW_FN(name, type, 9)                                             \
+    ROW_FN(name, type, 10)                                            \
+    ROW_FN(name, type, 11)                                            \
+    ROW_FN(name, type, 12)                                            \
+    static row_fn *const name##s[ROW_VECTORS] = {                     \
+        name##_1, name##_2, name##_3, name##_4,  name##_5,  name##_6, \
+        name##_7, name##_8, name##_9, name##_10, name##_11, name##_12 \
+    }
+
+ROW_FNS(f32_row, BAUTA_FLOAT32);
+ROW_FNS(bf16_row, BAUTA_BFLOAT16);
+ROW_FNS(int8_row, BAUTA_INT8);
+
+static row_fn *const *const row_fns[] = { f32_rows, bf16_rows, int8_rows };
+
+/* Outputs first to end - 1 of one row, with their epilogue; `first` begins a
+ * panel. */
+static void row_product(const bt_gemm *g, size_t first, size_t end)
+{
+    const bt_packed_weight *w = g->packed;
+    source a = source_of(g, 0);
+    row_job job = { .next = g->k * BT_PANEL_COLUMNS *
+                            bt_packed_element_size(w->type),
+                    .depth = g->k,
+                    .a = a.at,
+                    .a_step = a.step };
+    for (size_t j = first, n; j < end; j += n) {
+        n = bt_size_min(ROW_VECTORS * VL, end - j);
+        size_t vectors = (n + VL - 1) / VL;
+        job.panel = panel_at(w, j, 0);
+        job.c = g->c + j;
+        job.last = n - (vectors - 1) * VL;
+        job.scale = w->scales ? w->scales + j : NULL;
+        job.bias = g->bias ? g->bias + j : NULL;
+        for (size_t v = 0; job.scale && v < vectors; v++)
+            prefetch(job.scale + v * VL); // used at the end
+        row_fns[w->type][vectors - 1](&job);
+    }
+}
+
+/* ---- A panel ------------------------------------------------------------ */
 
 /* The chains of `count` outputs from `output` on, all in one panel. Whole
  * vectors are computed from the panel's first output; the requested ones are
