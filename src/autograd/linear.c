@@ -4,17 +4,25 @@
  *     dx    = dy W                        (rows, inputs)
  *     dW    = dy^T x                      like W
  *     dbias = the sum of the rows of dy   (1, outputs) */
-#include "autograd/linear.h"
-
 #include "autograd/ops.h"
 #include "base/error.h"
 
 /* ---- Parts ------------------------------------------------------------ */
 
+static size_t inputs_of(const bt_tensor *w, bool transposed)
+{
+    return transposed ? w->rows : w->columns;
+}
+
+size_t bt_linear_outputs(const bt_tensor *w, bool transposed)
+{
+    return transposed ? w->columns : w->rows;
+}
+
 bool bt_linear_check(bt_tape *tape, const char *op, const bt_tensor *x,
                      const bt_tensor *w, bool transposed, const bt_tensor *bias)
 {
-    size_t inputs = bt_linear_inputs(w, transposed);
+    size_t inputs = inputs_of(w, transposed);
     size_t outputs = bt_linear_outputs(w, transposed);
     if (x->columns != inputs)
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,

@@ -2,7 +2,7 @@
 /* decode_worker.c - one forward pass over the new tokens of some sequences. */
 #include "decode/session_internal.h"
 
-#include "autograd/linear.h"
+#include "autograd/ops.h"
 
 #include <string.h>
 
