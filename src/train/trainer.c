@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/philox.h"
 #include "base/size.h"
 #include "base/sized.h"
-#include "data/random.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
