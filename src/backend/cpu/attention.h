@@ -9,7 +9,7 @@
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels/lanes.h"
 #include "base/size.h"
-#include "mask/decode_plan.h"
+#include "mask/plan.h"
 
 /* A plan of a whole batch is built from its mask; one of a decoding step from
  * the spans of its rows, in memory that is kept. */
