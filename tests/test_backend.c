@@ -8,7 +8,7 @@
 #include "attention_oracle.h"
 #include "backend/block_table.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "backend_rig.h"
 #include "base/thread_pool.h"
 #include "masks.h"
@@ -1937,7 +1937,7 @@ static bt_sampler_scratch sample_scratch(rig *r)
                                  .lse = lse };
 }
 
-/* The tokens are those of cpu/sampler.h, unless a backend's log-sum-exp rounds
+/* The tokens are those of cpu/sampling.h, unless a backend's log-sum-exp rounds
  * otherwise and the draw meets a boundary, which random numbers do not. */
 static void sample_chooses_as_the_sampler(void **state)
 {

@@ -312,7 +312,7 @@ typedef struct bt_logprobs_args {
 /* ---- Sampling ---------------------------------------------------------- */
 
 /* One text: from its row of logits to a token, with the logits processors and
- * warpers of its options, in the order of cpu/sampler.h. */
+ * warpers of its options, in the order of cpu/sampling.h. */
 typedef struct bt_sample_item {
     size_t row;
     const bauta_generate_options *options;
