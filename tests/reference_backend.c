@@ -1091,7 +1091,7 @@ static bauta_status op_accumulate(bt_stream *stream,
     return BAUTA_OK;
 }
 
-/* The numbers of kernels/dropout.h. */
+/* The numbers of kernels/pointwise.h. */
 static bool dropout_keeps(const bt_dropout_args *a, uint64_t token,
                           size_t column)
 {
@@ -1986,7 +1986,7 @@ static double sum_of_squares(const matrix *m)
     return sum;
 }
 
-/* As kernels/adamw.h, in double. */
+/* As kernels/pointwise.h, in double. */
 static void adamw_update(const adamw_operands *o, const bt_adamw_args *a,
                          double clip, double decay)
 {

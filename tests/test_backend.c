@@ -1093,7 +1093,7 @@ static void accumulate_converts_types(void **state)
     rig_close(r);
 }
 
-/* Philox with the counters of kernels/dropout.h. */
+/* Philox with the counters of kernels/pointwise.h. */
 static bool dropout_keeps(uint64_t token, size_t column, uint64_t key_of,
                           uint32_t site, float rate)
 {
@@ -2064,7 +2064,7 @@ static void adamw_init(rig *r, adamw_case *c, size_t rows, const float *odd)
     c->second = rig_output(r, c->v, c->rows, c->columns);
 }
 
-/* The step as kernels/adamw.h writes it, with every constant rounded:
+/* The step as kernels/pointwise.h writes it, with every constant rounded:
  *
  * - g: the scale and the product: 2 u |g|.
  * - m: w (g - m) has the error of g, of w and of the difference; the sum rounds

@@ -187,7 +187,7 @@ typedef struct bt_accumulate_args {
 } bt_accumulate_args;
 
 /* Dropout, forward and, on gradients, backward. The numbers are those of
- * kernels/dropout.h on every backend. */
+ * kernels/pointwise.h on every backend. */
 typedef struct bt_dropout_args {
     const bt_tensor *x, *y;
     const bt_tensor *tokens; /* (rows, 1) uint64: the token of each row */
