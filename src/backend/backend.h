@@ -568,10 +568,7 @@ void bt_host_copy_release(bt_host_copy *copy);
 extern const bt_backend bt_cpu_backend;
 
 /* A buffer over memory of the host, which is not freed with it. */
-static inline bt_buffer bt_buffer_of_host(void *memory, size_t bytes)
-{
-    return (bt_buffer){ &bt_cpu_backend, memory, bytes };
-}
+bt_buffer bt_buffer_of_host(void *memory, size_t bytes);
 
 /* How to open a device by its name, "name" or "name:number". */
 typedef struct bt_device_driver {

@@ -148,7 +148,7 @@ static inline void bt_rows_copy(float *to, size_t pad, const float *from,
 }
 
 /* Masked attention. lse may be NULL. Strides of what is written must not
- * overlap (attention_shape.h). Fails only when there is no memory for the
+ * overlap (op_types.h). Fails only when there is no memory for the
  * workspace. */
 bauta_status bt_attention_forward_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                       const bt_attention_shape *shape,

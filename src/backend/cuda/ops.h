@@ -29,7 +29,7 @@
 #include "backend/cpu/kernels/norm.h"
 #include "backend/cpu/kernels/pointwise.h"
 #include "bauta.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {
