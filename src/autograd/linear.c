@@ -351,23 +351,19 @@ static bool run_merged(bt_tape *tape, bt_tensor *x, size_t count,
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
-/* Layers that are recorded one by one. */
-static bool run_each(bt_tape *tape, bt_tensor *x, size_t count,
-                     const bt_linear_op *layers, bool transposed, bt_tensor **y)
-{
-    for (size_t i = 0; i < count; i++)
-        y[i] = bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
-    return bt_tape_status(tape, NULL) == BAUTA_OK;
-}
-
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y)
 {
     bt_linear_layer group[BT_LINEAR_LAYERS_MAX];
     size_t order[BT_LINEAR_LAYERS_MAX];
     bool adjacent = find_order(tape, count, layers, transposed, order);
-    if (!adjacent && (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX))
-        return run_each(tape, x, count, layers, transposed, y);
+    if (!adjacent &&
+        (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX)) {
+        for (size_t i = 0; i < count; i++) // each with a record of its own
+            y[i] =
+                bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
+        return bt_tape_status(tape, NULL) == BAUTA_OK;
+    }
     for (size_t i = 0; i < count; i++)
         y[i] = NULL;
     for (size_t i = 0; i < count; i++)
