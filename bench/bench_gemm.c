@@ -8,7 +8,7 @@
  * is timed in turns, so that other load affects all equally; figures are
  * medians, or with --best the best of all turns, for a busy machine. */
 #include "backend/cpu/gemm.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "bench.h"
 
 #if defined(BENCH_OPENBLAS)

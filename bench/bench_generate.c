@@ -13,7 +13,7 @@
  * are measured between the rounds. Figures are medians, or with --best the best
  * of all rounds, for a busy machine. */
 #include "backend/cpu/kernels/kernels.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "bench.h"
 #include "decode/session.h"
 

@@ -9,7 +9,7 @@
 #include "data.h"
 
 #include "base/size.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include <jansson.h>
 #include <stdio.h>

@@ -4,8 +4,7 @@
 #include "reference_backend.h"
 
 #include "backend/block_table.h"
-#include "backend/cpu/row_stats.h"
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "base/error.h"
 #include "base/philox.h"
 #include "base/size.h"
@@ -1092,7 +1091,7 @@ static bauta_status op_accumulate(bt_stream *stream,
     return BAUTA_OK;
 }
 
-/* The numbers of kernels/dropout.h. */
+/* The numbers of kernels/pointwise.h. */
 static bool dropout_keeps(const bt_dropout_args *a, uint64_t token,
                           size_t column)
 {
@@ -1857,7 +1856,7 @@ static bauta_status op_cross_entropy(bt_stream *stream,
     return BAUTA_OK;
 }
 
-/* The bits are defined by row_stats.h. */
+/* The bits are defined by cpu/sampling.h. */
 static bauta_status op_logprobs(bt_stream *stream, const bt_logprobs_args *a,
                                 bauta_error *err)
 {
@@ -1881,7 +1880,7 @@ static bauta_status op_logprobs(bt_stream *stream, const bt_logprobs_args *a,
 
 /* ---- Sampling ---------------------------------------------------------- */
 
-/* The bits are defined by cpu/sampler.h. */
+/* The bits are defined by cpu/sampling.h. */
 static bt_sampler_scratch scratch_create(size_t vocab, size_t choices,
                                          size_t beams)
 {
@@ -1987,7 +1986,7 @@ static double sum_of_squares(const matrix *m)
     return sum;
 }
 
-/* As kernels/adamw.h, in double. */
+/* As kernels/pointwise.h, in double. */
 static void adamw_update(const adamw_operands *o, const bt_adamw_args *a,
                          double clip, double decay)
 {

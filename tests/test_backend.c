@@ -8,7 +8,7 @@
 #include "attention_oracle.h"
 #include "backend/block_table.h"
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "backend_rig.h"
 #include "base/thread_pool.h"
 #include "masks.h"
@@ -1093,7 +1093,7 @@ static void accumulate_converts_types(void **state)
     rig_close(r);
 }
 
-/* Philox with the counters of kernels/dropout.h. */
+/* Philox with the counters of kernels/pointwise.h. */
 static bool dropout_keeps(uint64_t token, size_t column, uint64_t key_of,
                           uint32_t site, float rate)
 {
@@ -1987,7 +1987,7 @@ static bt_sampler_scratch sample_scratch(rig *r)
                                  .lse = lse };
 }
 
-/* The tokens are those of cpu/sampler.h, unless a backend's log-sum-exp rounds
+/* The tokens are those of cpu/sampling.h, unless a backend's log-sum-exp rounds
  * otherwise and the draw meets a boundary, which random numbers do not. */
 static void sample_chooses_as_the_sampler(void **state)
 {
@@ -2114,7 +2114,7 @@ static void adamw_init(rig *r, adamw_case *c, size_t rows, const float *odd)
     c->second = rig_output(r, c->v, c->rows, c->columns);
 }
 
-/* The step as kernels/adamw.h writes it, with every constant rounded:
+/* The step as kernels/pointwise.h writes it, with every constant rounded:
  *
  * - g: the scale and the product: 2 u |g|.
  * - m: w (g - m) has the error of g, of w and of the difference; the sum rounds

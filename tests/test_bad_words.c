@@ -2,7 +2,7 @@
 /* test_bad_words.c - banned token sequences and stop strings, from a model's
  * files to the generated tokens. */
 #include "allocation_faults.h"
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "base/memory.h"
 #include "data/bad_words.h"
 #include "decode/generation_config.h"

@@ -6,7 +6,7 @@
  * sorted. With as many beams as there are texts, the best of all texts is
  * found. The results of transformers for such tables are in data/beam_search.h,
  * which tools/make-generation-fixtures.py writes. */
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "base/error.h"
 #include "data/beam_search.h"
 #include "decode/beam.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_decode_plan.c - the mask of a batch shows the right keys, and the plan
  * of a decoding step is the plan of that mask. */
-#include "mask/decode_plan.h"
+#include "mask/plan.h"
 
 #include "allocation_faults.h"
 #include "base/error.h"

@@ -2,7 +2,7 @@
 /* test_dtype.c - every half and bfloat to float32 and back, and the rounding
  * between any two neighbours. */
 #include "guard_page.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 static void types_have_names_and_sizes(void **state)
 {

@@ -3,7 +3,7 @@
  * precision within derived bounds, and the same bits for any threads, ISA and
  * layout. */
 #include "allocation_faults.h"
-#include "autograd/cross_entropy.h"
+#include "autograd/ops.h"
 #include "base/error.h"
 #include "parameters.h"
 

@@ -6,7 +6,7 @@
 #include "backend/cpu/kernels/packed_weight.h"
 #include "base/error.h"
 #include "model/api.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 #include "tiny_models.h"
 
 #include <math.h>

@@ -21,7 +21,7 @@ typedef struct element {
     bounded new_p, new_m, new_v;
 } element;
 
-/* The step as adamw.h writes it. With u = 2^-24, and every constant rounded
+/* The step as pointwise.h writes it. With u = 2^-24, and every constant rounded
  * once, which is part of what is counted:
  *
  * - g: the scale and the product: 2 u |g|.

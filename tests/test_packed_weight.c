@@ -6,7 +6,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "guard_page.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 #include "test_pools.h"
 
 static test_random randoms;

@@ -5,7 +5,7 @@
  * Where a sum decides (top_p, a draw) or an exponential (min_p), the reference
  * and the sampler may differ by rounding; a case that is nearer than CLOSE to
  * the border is skipped, and skipped cases are counted. */
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "base/error.h"
 #include "testing.h"
 

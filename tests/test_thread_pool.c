@@ -8,7 +8,6 @@
 #include "base/cpu_quota.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
-#include "base/threads.h"
 
 #include <errno.h>
 #include <pthread.h>

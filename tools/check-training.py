@@ -41,7 +41,7 @@ def philox(counter, key):
 
 
 def draw(seed, purpose, a, b):
-    """64 random bits for (purpose, a, b): src/data/random.h."""
+    """64 random bits for (purpose, a, b): src/base/philox.h."""
     a = np.asarray(a, np.uint64)
     word = philox([a, a >> np.uint64(32), np.full_like(a, b),
                    np.full_like(a, 0x64610000 + purpose)],

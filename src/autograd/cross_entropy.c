@@ -28,9 +28,8 @@
  * be on one tape in any order, and micro-batches add up. The cost is one array
  * of the size of W, which the backward pass then uses for other gradients, and
  * one addition of it, little compared to a product with W. */
-#include "autograd/cross_entropy.h"
+#include "autograd/ops.h"
 
-#include "autograd/linear.h"
 #include "base/size.h"
 
 #include <string.h>

@@ -4,17 +4,25 @@
  *     dx    = dy W                        (rows, inputs)
  *     dW    = dy^T x                      like W
  *     dbias = the sum of the rows of dy   (1, outputs) */
-#include "autograd/linear.h"
-
 #include "autograd/ops.h"
 #include "base/error.h"
 
 /* ---- Parts ------------------------------------------------------------ */
 
+static size_t inputs_of(const bt_tensor *w, bool transposed)
+{
+    return transposed ? w->rows : w->columns;
+}
+
+size_t bt_linear_outputs(const bt_tensor *w, bool transposed)
+{
+    return transposed ? w->columns : w->rows;
+}
+
 bool bt_linear_check(bt_tape *tape, const char *op, const bt_tensor *x,
                      const bt_tensor *w, bool transposed, const bt_tensor *bias)
 {
-    size_t inputs = bt_linear_inputs(w, transposed);
+    size_t inputs = inputs_of(w, transposed);
     size_t outputs = bt_linear_outputs(w, transposed);
     if (x->columns != inputs)
         bt_tape_fail(tape, BAUTA_ERR_ARGUMENT,
@@ -343,23 +351,19 @@ static bool run_merged(bt_tape *tape, bt_tensor *x, size_t count,
     return bt_tape_status(tape, NULL) == BAUTA_OK;
 }
 
-/* Layers that are recorded one by one. */
-static bool run_each(bt_tape *tape, bt_tensor *x, size_t count,
-                     const bt_linear_op *layers, bool transposed, bt_tensor **y)
-{
-    for (size_t i = 0; i < count; i++)
-        y[i] = bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
-    return bt_tape_status(tape, NULL) == BAUTA_OK;
-}
-
 bool bt_op_linears(bt_tape *tape, bt_tensor *x, size_t count,
                    const bt_linear_op *layers, bool transposed, bt_tensor **y)
 {
     bt_linear_layer group[BT_LINEAR_LAYERS_MAX];
     size_t order[BT_LINEAR_LAYERS_MAX];
     bool adjacent = find_order(tape, count, layers, transposed, order);
-    if (!adjacent && (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX))
-        return run_each(tape, x, count, layers, transposed, y);
+    if (!adjacent &&
+        (bt_tape_recording(tape) || count > BT_LINEAR_LAYERS_MAX)) {
+        for (size_t i = 0; i < count; i++) // each with a record of its own
+            y[i] =
+                bt_op_linear(tape, x, layers[i].w, transposed, layers[i].bias);
+        return bt_tape_status(tape, NULL) == BAUTA_OK;
+    }
     for (size_t i = 0; i < count; i++)
         y[i] = NULL;
     for (size_t i = 0; i < count; i++)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* ops.h - the operations of a Transformer on the tape, one file each.
+/* ops.h - the operations of a Transformer on the tape.
  *
  * Every op checks its shapes, computes its output and records itself for the
  * backward pass. Tensors have one row per token. After a failure of the tape,
@@ -9,6 +9,7 @@
 #define BT_OPS_H
 
 #include "autograd/tape.h"
+#include "backend/block_table.h"
 
 /* A label or id that is ignored. */
 #define BT_IGNORE_INDEX UINT32_MAX
@@ -72,10 +73,6 @@ bt_tensor *bt_op_rotary(bt_tape *tape, bt_tensor *x, size_t heads,
                         const uint32_t *positions, const float *frequencies);
 
 bt_tensor *bt_op_add(bt_tape *tape, bt_tensor *a, bt_tensor *b);
-/* Its parts, for ops that contain a sum: an output for a + b, NULL if the tape
- * has failed or the shapes differ; and a record that y = a + b was computed. */
-bt_tensor *bt_add_output(bt_tape *tape, const bt_tensor *a, const bt_tensor *b);
-void bt_add_record(bt_tape *tape, bt_tensor *a, bt_tensor *b, bt_tensor *y);
 
 /* x * factor. */
 bt_tensor *bt_op_scale(bt_tape *tape, bt_tensor *x, float factor);
@@ -109,6 +106,41 @@ bt_tensor *bt_op_attention(bt_tape *tape, bt_tensor *q, bt_tensor *k,
 bool bt_bias_inputs(bt_tape *tape, bt_attention_bias *to,
                     const bt_bias_op *bias, size_t rows, size_t heads);
 
+/* ---- Paged attention --------------------------------------------------- */
+
+/* Many sequences at once, over keys and values in their block tables. These ops
+ * leave no record. */
+
+/* Write the keys and values of the rows (rows, kv_heads * dim) after the tokens
+ * of their block tables. The tables do not advance, so the step can be
+ * repeated. False if the tape has failed. */
+bool bt_op_kv_write(bt_tape *tape, const bt_kv_batch *batch, size_t layer,
+                    const bt_tensor *k, const bt_tensor *v, size_t kv_heads);
+
+/* Masked attention over the tokens of the block tables. The sequences of the
+ * plan correspond to the tables, in order. */
+typedef struct bt_paged_attention_op {
+    const bt_kv_batch *batch;
+    size_t layer;
+    const bt_attention_plan *plan;
+    size_t heads, kv_heads, value_dim;
+    float scale;            /* 0: 1 / sqrt(dim) */
+    const bt_bias_op *bias; /* or NULL */
+} bt_paged_attention_op;
+
+bt_tensor *bt_op_paged_attention(bt_tape *tape, bt_tensor *q,
+                                 const bt_paged_attention_op *op);
+
+/* Rotate q and k, unless positions is NULL (see bt_op_rotary), write k and v,
+ * and attend to the tokens of the tables and the new rows. */
+bt_tensor *bt_op_write_and_attend(bt_tape *tape, bt_tensor *q, bt_tensor *k,
+                                  const bt_tensor *v,
+                                  const bt_paged_attention_op *op,
+                                  const uint32_t *positions,
+                                  const float *frequencies);
+
+/* ---- Loss -------------------------------------------------------------- */
+
 /* Cross-entropy of the logits x W^T + bias, fused with the output layer, so
  * that only the logits of some rows exist at a time. A softcap c that is not 0
  * makes them c tanh(logit / c). The loss is the mean over
@@ -136,11 +168,48 @@ bt_loss bt_op_cross_entropy(bt_tape *tape, bt_tensor *x, bt_tensor *w,
  * device, so read it after the backward pass has been queued. */
 double bt_loss_read(bt_tape *tape, bt_loss *of);
 
+/* bt_op_cross_entropy() with the logits of at most `chunk` rows (1 or more) at
+ * a time. It changes no bit of the loss or of a gradient. */
+bt_loss bt_op_cross_entropy_chunked(bt_tape *tape, bt_tensor *x, bt_tensor *w,
+                                    bool transposed, bt_tensor *bias,
+                                    float softcap, const uint32_t *labels,
+                                    const float *label_weights,
+                                    float label_smoothing, double weight,
+                                    size_t chunk);
+
 /* The log-probability of each label under softmax(x W^T + bias), with the bits
  * of bt_row_stats: logprobs (rows), 0 where the label is BT_IGNORE_INDEX. The
  * logits are computed as above. For inference: the tape must not record. */
 void bt_op_logprobs(bt_tape *tape, bt_tensor *x, bt_tensor *w, bool transposed,
                     bt_tensor *bias, float softcap, const uint32_t *labels,
                     float *logprobs);
+
+/* ---- Parts of a linear layer ------------------------------------------- */
+
+/* For the loss, and for logits. W is (outputs, inputs), or (inputs, outputs) if
+ * `transposed`. */
+
+size_t bt_linear_outputs(const bt_tensor *w, bool transposed);
+
+/* Whether x, which must be dense, and bias (or NULL) match the shape of W. If
+ * not, the tape fails with a message that begins with the op's name. */
+bool bt_linear_check(bt_tape *tape, const char *op, const bt_tensor *x,
+                     const bt_tensor *w, bool transposed,
+                     const bt_tensor *bias);
+
+/* y = x W^T + bias; false if the tape has failed. */
+bool bt_linear_forward(bt_tape *tape, const bt_tensor *x, const bt_tensor *w,
+                       bool transposed, const bt_tensor *bias,
+                       const bt_tensor *y);
+
+/* The same to host memory `to` (rows of x, outputs), which is written directly
+ * if the backend is visible to the host. For logits, with their softcap (0:
+ * none). */
+bool bt_linear_to_host(bt_tape *tape, const bt_tensor *x, const bt_tensor *w,
+                       bool transposed, const bt_tensor *bias, float softcap,
+                       float *to);
+
+/* Cap logits in place; a cap of 0 changes nothing. */
+bool bt_softcap_logits(bt_tape *tape, const bt_tensor *logits, float cap);
 
 #endif

@@ -187,7 +187,7 @@ typedef struct bt_accumulate_args {
 } bt_accumulate_args;
 
 /* Dropout, forward and, on gradients, backward. The numbers are those of
- * kernels/dropout.h on every backend. */
+ * kernels/pointwise.h on every backend. */
 typedef struct bt_dropout_args {
     const bt_tensor *x, *y;
     const bt_tensor *tokens; /* (rows, 1) uint64: the token of each row */
@@ -315,7 +315,7 @@ typedef struct bt_logprobs_args {
 /* ---- Sampling ---------------------------------------------------------- */
 
 /* One text: from its row of logits to a token, with the logits processors and
- * warpers of its options, in the order of cpu/sampler.h. */
+ * warpers of its options, in the order of cpu/sampling.h. */
 typedef struct bt_sample_item {
     size_t row;
     const bauta_generate_options *options;
@@ -593,10 +593,7 @@ void bt_host_copy_release(bt_host_copy *copy);
 extern const bt_backend bt_cpu_backend;
 
 /* A buffer over memory of the host, which is not freed with it. */
-static inline bt_buffer bt_buffer_of_host(void *memory, size_t bytes)
-{
-    return (bt_buffer){ &bt_cpu_backend, memory, bytes };
-}
+bt_buffer bt_buffer_of_host(void *memory, size_t bytes);
 
 /* How to open a device by its name, "name" or "name:number". */
 typedef struct bt_device_driver {

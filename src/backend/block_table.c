@@ -19,6 +19,11 @@ typedef struct bt_slab {
     bt_kv_page pages[];
 } bt_slab;
 
+size_t bt_kv_page_count(size_t tokens)
+{
+    return tokens / BT_BLOCK + (tokens % BT_BLOCK != 0);
+}
+
 /* ---- The pool ---------------------------------------------------------- */
 
 bauta_status bt_kv_pool_create(bt_kv_pool **out, const bt_backend *backend,
@@ -150,6 +155,12 @@ static void page_release(bt_kv_pool *pool, bt_kv_page *page)
 void bt_block_table_init(bt_block_table *table, bt_kv_pool *pool, size_t layers)
 {
     *table = (bt_block_table){ .pool = pool, .layers = layers };
+}
+
+bt_kv_page *bt_block_table_page(const bt_block_table *table, size_t layer,
+                                size_t block)
+{
+    return table->pages[block * table->layers + layer];
 }
 
 bauta_status bt_block_table_fork(bt_block_table *to, const bt_block_table *from,

@@ -25,10 +25,7 @@ typedef struct bt_kv_page {
     size_t offset; /* in bytes, in the buffer */
 } bt_kv_page;
 
-static inline size_t bt_kv_page_count(size_t tokens)
-{
-    return tokens / BT_BLOCK + (tokens % BT_BLOCK != 0);
-}
+size_t bt_kv_page_count(size_t tokens);
 
 /* ---- The pool ---------------------------------------------------------- */
 
@@ -73,11 +70,8 @@ bauta_status bt_block_table_fork(bt_block_table *to, const bt_block_table *from,
                                  bauta_error *err);
 void bt_block_table_release(bt_block_table *table);
 
-static inline bt_kv_page *bt_block_table_page(const bt_block_table *table,
-                                              size_t layer, size_t block)
-{
-    return table->pages[block * table->layers + layer];
-}
+bt_kv_page *bt_block_table_page(const bt_block_table *table, size_t layer,
+                                size_t block);
 
 /* Reserve writable pages for `tokens` more tokens in every layer, in two parts:
  * first allocate the pages of many tables, one after the other. Then, even

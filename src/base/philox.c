@@ -22,3 +22,24 @@ void bt_philox(uint32_t out[4], const uint32_t counter[4],
     out[2] = c2;
     out[3] = c3;
 }
+
+uint64_t bt_random(uint64_t seed, bt_random_purpose purpose, uint64_t a,
+                   uint32_t b)
+{
+    const uint32_t key[2] = { (uint32_t)seed, (uint32_t)(seed >> 32) };
+    const uint32_t counter[4] = { (uint32_t)a, (uint32_t)(a >> 32), b,
+                                  0x64610000u + (uint32_t)purpose };
+    uint32_t word[4];
+    bt_philox(word, counter, key);
+    return (uint64_t)word[0] << 32 | word[1];
+}
+
+double bt_random_unit(uint64_t bits)
+{
+    return (double)(bits >> 11) * 0x1p-53;
+}
+
+size_t bt_random_below(uint64_t bits, size_t limit)
+{
+    return (size_t)(((unsigned __int128)bits * limit) >> 64);
+}

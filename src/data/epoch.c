@@ -7,8 +7,8 @@
 #include "data/epoch.h"
 
 #include "base/error.h"
+#include "base/philox.h"
 #include "base/size.h"
-#include "data/random.h"
 
 typedef struct epoch_builder {
     bt_epoch *epoch;

@@ -83,9 +83,6 @@ bauta_status bt_generator_schedule(bauta_generator *g, bauta_error *err);
 /* Whether the next request of the queue, if there is one, can start. */
 bool bt_generator_can_start(const bauta_generator *g);
 
-/* Replace a block by a larger one of zeros; the old contents are lost. False
- * when memory runs out. */
-bool bt_generator_replace_block(void **block, size_t count, size_t size);
 /* Move the sequence of a finished request to the prefix cache, if it is on. */
 void bt_generator_cache_prefix(bauta_generator *g, bt_request *r);
 /* Evict the least recently used entry; false: the cache is empty. */

@@ -68,14 +68,6 @@ bauta_status bt_decode_worker_plans(bt_decode_worker *worker, bt_stream *stream,
                                     bauta_attention_kind attention,
                                     const bt_batch_mask *batch,
                                     bauta_error *err);
-/* One forward pass over inputs that are checked and have their pages, on a
- * rewound tape. */
-bauta_status bt_decode_worker_run(bt_decode_worker *worker, bt_tape *tape,
-                                  const bt_decode_session *session,
-                                  const bt_decode_input *inputs, size_t count,
-                                  bauta_error *err);
 void bt_decode_worker_release(bt_decode_worker *worker);
-
-bt_cross_kv *bt_cross_kv_retain(bt_cross_kv *cross_kv);
 
 #endif

@@ -16,7 +16,7 @@
 #define BT_SAFETENSORS_H
 
 #include "base/atomic_directory.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include "bauta.h"
 

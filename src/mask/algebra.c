@@ -8,7 +8,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/band_builder.h"
 #include "mask/mask_builder.h"
 
 static bauta_status check_operands(const bauta_mask *a, const bauta_mask *b,

@@ -1,10 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* batch_mask.c - the mask of a batch of sequences, packed back to back. */
 #include "mask/batch_mask.h"
+
 #include "base/error.h"
 #include "base/size.h"
-#include "mask/band_builder.h"
 #include "mask/mask_builder.h"
+
+bt_row_visibility bt_row_visibility_of(const bt_batch_mask *mask,
+                                       size_t sequence)
+{
+    bt_row_visibility rule = { .rows = mask->queries.lengths[sequence],
+                               .keys = mask->keys.lengths[sequence],
+                               .window = mask->window };
+    size_t window = mask->windows ? mask->windows[sequence] : 0;
+    if (window && (window < rule.window || !rule.window))
+        rule.window = window;
+    if (!mask->causal)
+        rule.prefix = rule.keys;
+    else if (mask->prefixes)
+        rule.prefix = bt_size_min(mask->prefixes[sequence], rule.keys);
+    return rule;
+}
+
+bauta_span bt_row_span(const bt_row_visibility *rule, size_t row)
+{
+    size_t end = bt_mask_causal_end(rule->rows, rule->keys, row);
+    return bt_causal_span(end, rule->window, rule->prefix);
+}
 
 static size_t axis_total(const bt_token_axis *axis)
 {

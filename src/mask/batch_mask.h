@@ -8,7 +8,6 @@
 #ifndef BT_BATCH_MASK_H
 #define BT_BATCH_MASK_H
 
-#include "base/size.h"
 #include "mask/mask.h"
 
 /* Sequences on a token axis: packed back to back, or each at a multiple of the
@@ -41,29 +40,12 @@ typedef struct bt_row_visibility {
 } bt_row_visibility;
 
 /* In a bidirectional attention the prefix is the whole sequence. */
-static inline bt_row_visibility bt_row_visibility_of(const bt_batch_mask *mask,
-                                                     size_t sequence)
-{
-    bt_row_visibility rule = { .rows = mask->queries.lengths[sequence],
-                               .keys = mask->keys.lengths[sequence],
-                               .window = mask->window };
-    size_t window = mask->windows ? mask->windows[sequence] : 0;
-    if (window && (window < rule.window || !rule.window))
-        rule.window = window;
-    if (!mask->causal)
-        rule.prefix = rule.keys;
-    else if (mask->prefixes)
-        rule.prefix = bt_size_min(mask->prefixes[sequence], rule.keys);
-    return rule;
-}
+bt_row_visibility bt_row_visibility_of(const bt_batch_mask *mask,
+                                       size_t sequence);
 
 /* The keys that a query sees, both counted from the start of the sequence. From
  * row to row neither end decreases, and consecutive spans overlap or touch. */
-static inline bauta_span bt_row_span(const bt_row_visibility *rule, size_t row)
-{
-    size_t end = bt_mask_causal_end(rule->rows, rule->keys, row);
-    return bt_causal_span(end, rule->window, rule->prefix);
-}
+bauta_span bt_row_span(const bt_row_visibility *rule, size_t row);
 
 /* The whole mask, with `extra`. */
 bauta_status bt_batch_mask_create(bauta_mask **out, const bt_batch_mask *mask,

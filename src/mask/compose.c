@@ -24,7 +24,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/bits.h"
+#include "mask/mask.h"
 #include "mask/mask_builder.h"
 
 #include <string.h>

@@ -2,7 +2,6 @@
 /* constructors.c - one constructor for each kind of mask. */
 #include "base/error.h"
 #include "base/size.h"
-#include "mask/band_builder.h"
 #include "mask/mask_builder.h"
 
 #include <string.h>

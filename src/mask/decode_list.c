@@ -6,7 +6,6 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/bits.h"
 #include "mask/mask.h"
 #include "mask/plan.h"
 

@@ -1,11 +1,78 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* mask.h - the stored form of a mask: bands of rows that follow one rule, or
- * the spans of all rows, concatenated. mask.c explains it. */
+/* mask.h - lists of spans, and the stored form of a mask: bands of rows that
+ * follow one rule, or the spans of all rows, concatenated. mask.c explains it.
+ */
 #ifndef BT_MASK_H
 #define BT_MASK_H
 
+#include "base/size.h"
 #include "bauta.h"
-#include "mask/spans.h"
+
+/* ---- Spans -------------------------------------------------------------- */
+
+/* A list is canonical when its spans are sorted, none is empty and no two
+ * touch. A set then has exactly one list, so equal sets have equal bytes. All
+ * functions take and return canonical lists, in time linear in their lengths.
+ */
+typedef struct bt_spans {
+    const bauta_span *at;
+    size_t count;
+} bt_spans;
+
+/* Append [lo, hi) to a list of `count` spans and return the new count. It must
+ * not begin before the last span. A span that touches or overlaps the last one
+ * is merged into it; an empty one is ignored. */
+static inline size_t bt_spans_append(bauta_span *list, size_t count, size_t lo,
+                                     size_t hi)
+{
+    if (lo >= hi)
+        return count;
+    if (count && lo <= list[count - 1].hi) {
+        if (hi > list[count - 1].hi)
+            list[count - 1].hi = hi;
+        return count;
+    }
+    list[count] = (bauta_span){ lo, hi };
+    return count + 1;
+}
+
+/* Write the union, the intersection or the difference a \ b to `out` and return
+ * the number of spans. `out` has room for a.count + b.count spans and overlaps
+ * neither list. */
+typedef size_t bt_spans_fn(bauta_span *out, bt_spans a, bt_spans b);
+bt_spans_fn bt_spans_union, bt_spans_intersect, bt_spans_subtract;
+
+/* ---- Bit sets of 64-bit words ------------------------------------------- */
+
+/* Set the bits [lo, hi). Consecutive words are `stride` apart. */
+static inline void bt_bits_set(uint64_t *words, size_t stride, size_t lo,
+                               size_t hi)
+{
+    while (lo < hi) {
+        size_t bit = lo % 64, count = bt_size_min(64 - bit, hi - lo);
+        words[lo / 64 * stride] |= UINT64_MAX >> (64 - count) << bit;
+        lo += count;
+    }
+}
+
+/* Write the set bits as a canonical list of spans and return its length, at
+ * most half the number of bits. */
+static inline size_t bt_bits_spans(bauta_span *to, const uint64_t *words,
+                                   size_t count)
+{
+    size_t spans = 0;
+    for (size_t w = 0; w < count; w++)
+        for (uint64_t left = words[w]; left;) {
+            size_t lo = (size_t)__builtin_ctzll(left);
+            uint64_t clear = ~left & UINT64_MAX << lo;
+            size_t hi = clear ? (size_t)__builtin_ctzll(clear) : 64;
+            spans = bt_spans_append(to, spans, w * 64 + lo, w * 64 + hi);
+            left = hi < 64 ? left & UINT64_MAX << hi : 0;
+        }
+    return spans;
+}
+
+/* ---- Masks -------------------------------------------------------------- */
 
 /* Maximum number of queries and of keys. Positions, sums of two positions and
  * the product of the two sizes then fit their types. */

@@ -28,7 +28,8 @@
 #ifndef BT_PLAN_H
 #define BT_PLAN_H
 
-#include "bauta.h"
+#include "base/memory.h"
+#include "mask/batch_mask.h"
 
 enum {
     BT_BLOCK = 64,     /* keys in a block, bits in a word */
@@ -86,5 +87,25 @@ struct bauta_plan {
 bauta_status bt_plan_create(bauta_plan **out, const bauta_mask *mask,
                             size_t first, size_t rows, size_t tile_rows,
                             bauta_error *err);
+
+/* ---- Decoding ----------------------------------------------------------- */
+
+/* The plan of a decoding step: the last rows of many sequences. Each of these
+ * rows is one span (batch_mask.h), so the plan is built straight from the
+ * spans, without a mask and without allocating in every step. It equals the
+ * plan of bt_batch_mask_create() except that it has no visits, which only the
+ * backward pass needs. A test compares the two. */
+
+/* A plan and its memory, which grows to the size of the largest step. */
+typedef struct bt_decode_plan {
+    bauta_plan plan;
+    bt_arena memory;
+} bt_decode_plan;
+
+/* Build the plan of a mask without `extra`. A zeroed bt_decode_plan is empty,
+ * and so is it after a failure. */
+bauta_status bt_decode_plan_build(bt_decode_plan *out,
+                                  const bt_batch_mask *mask, bauta_error *err);
+void bt_decode_plan_release(bt_decode_plan *plan);
 
 #endif

@@ -7,7 +7,7 @@
  * their softmax. */
 #include "base/size.h"
 #include "base/sized.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* embed.c - one vector for each sequence: pooled hidden states. */
 #include "base/sized.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
 

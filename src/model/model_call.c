@@ -394,7 +394,7 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
         status = options_check(&chosen, err);
     if (!status)
         status = bt_labels_check(call.target ? call.target : call.source,
-                                 labels, bauta_model_vocab_size(model), err);
+                                 labels, call.model->config.vocab_size, err);
     if (!status && chosen.label_weights)
         status = bt_label_weights_check(call.target ? call.target : call.source,
                                         labels, chosen.label_weights, err);
@@ -457,7 +457,7 @@ bauta_model_logprobs(bauta_context *context, const bauta_model *model,
         return status;
     BT_NEED(logprobs, err);
     status = bt_labels_check(target ? target : source, labels,
-                             bauta_model_vocab_size(model), err);
+                             call.model->config.vocab_size, err);
     if (!status)
         status = bt_model_call_prepare(&call, false, err);
     return status ? status : logprobs_run(&call, labels, logprobs, err);

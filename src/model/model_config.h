@@ -3,8 +3,8 @@
  *
  * Each family reads its config.json into this struct, and one forward pass
  * (transformer.c) runs all of them. */
-#ifndef BT_BLUEPRINT_H
-#define BT_BLUEPRINT_H
+#ifndef BT_MODEL_CONFIG_H
+#define BT_MODEL_CONFIG_H
 
 #include "autograd/ops.h"
 

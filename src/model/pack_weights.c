@@ -15,7 +15,6 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/thread_pool.h"
-#include "base/threads.h"
 #include "formats/weight_files.h"
 #include "model/api.h"
 

@@ -2,7 +2,7 @@
 /* top_tokens.c - the most likely tokens of some rows of a batch.
  *
  * The head is applied to the requested rows only, a block of them at a time. */
-#include "autograd/linear.h"
+#include "autograd/ops.h"
 #include "base/size.h"
 #include "base/sized.h"
 #include "model/model_call.h"

@@ -2,8 +2,6 @@
 /* transformer.c - the forward pass: embeddings, layers and head. */
 #include "model/transformer.h"
 
-#include "autograd/linear.h"
-
 /* The state of a forward pass through one stack. */
 typedef struct forward_state {
     bt_tape *tape;

@@ -7,7 +7,7 @@
 #ifndef BT_TRANSFORMER_H
 #define BT_TRANSFORMER_H
 
-#include "autograd/paged_attention.h"
+#include "autograd/ops.h"
 #include "model/layer_mask.h"
 #include "model/model.h"
 

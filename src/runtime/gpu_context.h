@@ -4,7 +4,7 @@
 #ifndef BT_GPU_CONTEXT_H
 #define BT_GPU_CONTEXT_H
 
-#include "backend/attention_shape.h"
+#include "backend/op_types.h"
 #include "base/error.h"
 #include "runtime/context.h"
 

@@ -3,9 +3,9 @@
  *
  * All batches are checked before the first gradient is computed, because each
  * needs the number of counted labels of all of them. */
+#include "base/philox.h"
 #include "base/size.h"
 #include "base/sized.h"
-#include "data/random.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
 #include "train/trainer.h"

@@ -15,8 +15,8 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/philox.h"
 #include "base/size.h"
-#include "data/random.h"
 
 #include <string.h>
 

@@ -4,9 +4,9 @@
 
 #include "base/error.h"
 #include "base/memory.h"
+#include "base/philox.h"
 #include "base/size.h"
 #include "base/sized.h"
-#include "data/random.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
 #include "train/learning_rate.h"
@@ -385,6 +385,7 @@ typedef struct batch {
     bauta_train_mode mode;
     bool evaluate;          /* the loss only */
     size_t counted, tokens; /* of all micro-batches */
+    size_t total;           /* labels of all lanes; 0: those of this batch */
     size_t filled;          /* sequences in the trainer's train_batch */
 } batch;
 
@@ -427,11 +428,12 @@ static bauta_status batch_count(bauta_trainer *t, batch *b, bauta_error *err)
 }
 
 /* Add the gradients of a batch, except in evaluation; *loss is its part of the
- * mean over `total` labels. */
-static bauta_status batch_add(bauta_trainer *t, const batch *b, size_t total,
-                              double *loss, bauta_error *err)
+ * mean over all labels. */
+static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
+                              bauta_error *err)
 {
-    bauta_status status = BAUTA_OK;
+    bauta_status status = b->total ? BAUTA_OK : batch_count(t, b, err);
+    size_t total = b->total ? b->total : b->counted;
     *loss = 0.0;
     for (size_t first = 0, n; !status && first < b->count; first += n) {
         double part = 0.0;
@@ -447,15 +449,6 @@ static bauta_status batch_add(bauta_trainer *t, const batch *b, size_t total,
         *loss += part;
     }
     return status;
-}
-
-/* All of a batch on this rank. */
-static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
-                              bauta_error *err)
-{
-    bauta_status status = batch_count(t, b, err);
-    *loss = 0.0;
-    return status ? status : batch_add(t, b, b->counted, loss, err);
 }
 
 static batch next_batch(const bauta_trainer *t, bauta_train_mode mode)
@@ -524,10 +517,10 @@ static bauta_status lanes_run(bauta_trainer *t, batch *b, double *loss,
     bauta_status status = lanes_count(t, b, err);
     for (size_t i = 0; !status && i < l->own; i++) {
         batch lane = lane_of(b, l->first + i, l->all);
+        lane.total = b->counted;
         status = bt_trainer_zero(t, err);
         if (!status)
-            status =
-                batch_add(t, &lane, b->counted, &l->losses[l->first + i], err);
+            status = batch_run(t, &lane, &l->losses[l->first + i], err);
         if (!status)
             status =
                 bt_lanes_add(l, i, t->context->stream, t->model->store, err);

@@ -8,8 +8,7 @@
  * is made twice and gives the same bits, and rows alone give those of the
  * batch. */
 #include "backend/cpu/kernels/kernels.h"
-#include "backend/cpu/row_stats.h"
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 #include "backend/cuda/ops.h"
 #include "checking.h"
 

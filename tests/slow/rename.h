@@ -32,7 +32,6 @@
 #define bt_generate_options_check slow_generate_options_check
 #define bt_generator_schedule slow_generator_schedule
 #define bt_generator_can_start slow_generator_can_start
-#define bt_generator_replace_block slow_generator_replace_block
 #define bt_generator_cache_prefix slow_generator_cache_prefix
 #define bt_generator_evict_prefix slow_generator_evict_prefix
 

@@ -18,7 +18,7 @@
 #include "backend/cpu/attention.h"
 #include "backend/cpu/kernels/exp2.h"
 #include "base/error.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 #include <math.h>
 #include <string.h>

@@ -77,6 +77,40 @@ bauta_status bt_cpu_refuse(const bt_stream *stream, bt_op op,
                 return bt_cpu_refuse(stream, BT_OP_##op, checked[at_], err); \
     } while (0)
 
+/* ---- Parallel loops over ranges of rows, columns or elements ------------ */
+
+/* Items first to first + count - 1. Ranges write disjoint outputs. */
+typedef void bt_range_fn(void *job, size_t first, size_t count);
+
+/* Run all of `count` items in ranges of `each`. */
+void bt_parallel_ranges(bt_thread_pool *pool, size_t count, size_t each,
+                        bt_range_fn *run, void *job);
+
+/* How many rows of `columns` elements make a task worth starting. */
+size_t bt_rows_per_task(size_t columns);
+
+/* How many of `columns` columns a task takes if it processes all rows of them:
+ * an equal share for each thread, in whole cache lines. */
+size_t bt_columns_per_task(int threads, size_t columns);
+
+/* ---- Gradient accumulation ---------------------------------------------- */
+
+/* to = from, or to += from with `add`, element by element. Both are (rows,
+ * columns), with rows a stride apart. */
+void bt_grad_accumulate(bt_thread_pool *pool, float *to, size_t to_stride,
+                        const float *from, size_t from_stride, size_t rows,
+                        size_t columns, bool add);
+
+/* to[c] = the sum over rows of from[row][c], or to[c] += that with `add`: one
+ * chain of additions in row order that starts from 0 or to[c]. Threads split
+ * the columns, so they change no bit. */
+void bt_grad_accumulate_rows(bt_thread_pool *pool, float *to /* (columns) */,
+                             const float *from /* (rows, columns) */,
+                             size_t stride, size_t rows, size_t columns,
+                             bool add);
+
+/* ---- The table ---------------------------------------------------------- */
+
 /* The operations, each in the file of its name. */
 #define BT_CPU_OP(name)         \
     bauta_status bt_cpu_##name( \

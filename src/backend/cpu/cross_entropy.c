@@ -3,7 +3,7 @@
  * formulas are in autograd/cross_entropy.c. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/kernels/exp2.h"
-#include "backend/cpu/row_stats.h"
+#include "backend/cpu/sampling.h"
 
 /* log(l); NaN if a logit was NaN or the largest one infinite. */
 static double logarithm(float l)

@@ -4,9 +4,7 @@
  * In the gradient each thread takes some columns and adds all rows in order, so
  * no bit depends on the number of threads. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/gradient_accumulation.h"
 #include "backend/cpu/kernels/packed_weight.h"
-#include "backend/cpu/parallel_ranges.h"
 #include "base/size.h"
 
 typedef struct embedding_job {

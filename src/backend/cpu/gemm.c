@@ -18,7 +18,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
-#include "base/threads.h"
+#include "base/thread_pool.h"
 
 enum {
     FEW_ROWS = 12,                        /* at most: direct to the kernel */

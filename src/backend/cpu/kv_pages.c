@@ -3,7 +3,6 @@
 #include "backend/cpu/kv_pages.h"
 
 #include "backend/cpu/attention.h"
-#include "backend/cpu/parallel_ranges.h"
 #include "base/error.h"
 #include "base/size.h"
 

@@ -8,7 +8,6 @@
  * bit. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
-#include "backend/cpu/gradient_accumulation.h"
 
 /* Written in place, from values that were read before: a struct that is made
  * elsewhere and then copied costs as much as a small product. */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* logits_processors.c - penalizing, masking and forcing tokens; see sampler.h.
+/* logits_processors.c - penalizing, masking and forcing tokens; see sampling.h.
  */
-#include "backend/cpu/sampler.h"
+#include "backend/cpu/sampling.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,7 +2,6 @@
 /* norm.c - layer norm and RMS norm on threads. The kernels treat each head as a
  * row. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/parallel_ranges.h"
 
 typedef struct norm_job {
     const bt_kernels *kernels;

@@ -4,7 +4,6 @@
  * Parameters are cut into pieces of BT_ADAMW_PIECE elements, which are the
  * tasks. */
 #include "backend/cpu/cpu.h"
-#include "backend/cpu/parallel_ranges.h"
 #include "base/error.h"
 #include "base/size.h"
 

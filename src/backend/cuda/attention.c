@@ -22,7 +22,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
-#include "mask/band_builder.h"
+#include "mask/mask_builder.h"
 
 /* A sequence of a step. */
 typedef struct plan_part {

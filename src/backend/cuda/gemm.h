@@ -30,7 +30,7 @@
 #ifndef BT_CUDA_GEMM_H
 #define BT_CUDA_GEMM_H
 
-#include "backend/cpu/kernels/act.h"
+#include "backend/op_types.h"
 #include "bauta.h"
 
 #ifdef __cplusplus

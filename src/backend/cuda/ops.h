@@ -26,11 +26,10 @@
 #ifndef BT_CUDA_OPS_H
 #define BT_CUDA_OPS_H
 
-#include "backend/cpu/kernels/act.h"
-#include "backend/cpu/kernels/adamw.h"
 #include "backend/cpu/kernels/norm.h"
+#include "backend/cpu/kernels/pointwise.h"
 #include "bauta.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #ifdef __cplusplus
 extern "C" {

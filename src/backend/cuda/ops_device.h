@@ -15,7 +15,7 @@
 extern "C" {
 #include "backend/cuda/device.h"
 #include "base/error.h"
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 }
 
 #include "backend/cuda/ops.h"

@@ -7,15 +7,10 @@
 #ifndef BT_KERNELS_H
 #define BT_KERNELS_H
 
-#include "backend/cpu/kernels/act.h"
-#include "backend/cpu/kernels/adamw.h"
-#include "backend/cpu/kernels/add.h"
 #include "backend/cpu/kernels/attention.h"
-#include "backend/cpu/kernels/dropout.h"
 #include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/norm.h"
-#include "backend/cpu/kernels/rotary.h"
-#include "backend/cpu/kernels/softcap.h"
+#include "backend/cpu/kernels/pointwise.h"
 #include "backend/cpu/kernels/softmax.h"
 
 /* Every kernel, one line each. The name is the same everywhere: bt_<name>_fn,

@@ -27,7 +27,7 @@
 #ifndef BT_PACKED_WEIGHT_H
 #define BT_PACKED_WEIGHT_H
 
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include <stdint.h>
 #include <string.h>

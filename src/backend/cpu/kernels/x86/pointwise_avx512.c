@@ -3,11 +3,6 @@
  * compiled for AVX-512. The compiler vectorizes them without changing a bit. */
 #define KERNEL(name) name##_avx512
 
-#include "backend/cpu/kernels/act.c"
-#include "backend/cpu/kernels/adamw.c"
-#include "backend/cpu/kernels/add.c"
-#include "backend/cpu/kernels/dropout.c"
 #include "backend/cpu/kernels/norm.c"
-#include "backend/cpu/kernels/rotary.c"
-#include "backend/cpu/kernels/softcap.c"
+#include "backend/cpu/kernels/pointwise.c"
 #include "backend/cpu/kernels/softmax.c"

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* dtype.c - names and sizes of types, and conversions with integer arithmetic.
+/* tensor.c - names and sizes of types, conversions with integer arithmetic, and
+ * views of tensors.
  *
  *     float32   1 sign   8 exponent (bias 127)   23 mantissa
  *     BF16      1        8          (bias 127)    7
@@ -8,7 +9,7 @@
  * There are no floating point operations, so rounding modes and the flushing of
  * subnormals cannot change the result. Elements are copied with memcpy, since a
  * file may store them unaligned. */
-#include "tensor/dtype.h"
+#include "tensor/tensor.h"
 
 #include <stdint.h>
 #include <string.h>
@@ -158,4 +159,51 @@ bool bt_convert_from_f32(void *to, bauta_dtype dtype, const float *from,
         return false;
     }
     return true;
+}
+
+/* ---- Tensors ------------------------------------------------------------ */
+
+void bt_tensor_init(bt_tensor *t, const bt_buffer *buffer, bauta_dtype dtype,
+                    size_t rows, size_t columns)
+{
+    *t = (bt_tensor){ .rows = rows,
+                      .columns = columns,
+                      .stride = columns,
+                      .dtype = dtype,
+                      .grad_dtype = dtype,
+                      .buffer = buffer };
+}
+
+bt_tensor bt_tensor_of(const bt_buffer *buffer, bauta_dtype dtype, size_t rows,
+                       size_t columns)
+{
+    bt_tensor t;
+    bt_tensor_init(&t, buffer, dtype, rows, columns);
+    return t;
+}
+
+bt_tensor bt_tensor_grad(const bt_tensor *t)
+{
+    return (bt_tensor){ .rows = t->rows,
+                        .columns = t->columns,
+                        .stride = t->stride,
+                        .dtype = t->grad_dtype,
+                        .buffer = t->grad,
+                        .offset = t->grad_offset };
+}
+
+bt_tensor bt_tensor_rows(const bt_tensor *t, size_t first, size_t count)
+{
+    bt_tensor part = *t;
+    part.rows = count;
+    part.offset += first * t->stride;
+    part.grad = NULL;
+    part.requires_grad = false;
+    part.whole = NULL;
+    return part;
+}
+
+bool bt_tensor_dense(const bt_tensor *t)
+{
+    return t->stride == t->columns || t->rows <= 1;
 }

@@ -1,17 +1,60 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* sampler.h - from a row of logits to a token.
+/* sampling.h - from a row of logits to a token.
  *
  * Every option is a function on a row of floats. They are applied in the order
  * of transformers: first the logits processors, which mask and force tokens;
  * then, when sampling, the warpers. A masked token has -infinity. A random draw
  * depends on the seed and the position only, so a text does not depend on the
  * rest of the batch. */
-#ifndef BT_SAMPLER_H
-#define BT_SAMPLER_H
+#ifndef BT_SAMPLING_H
+#define BT_SAMPLING_H
 
-#include "backend/cpu/row_stats.h"
-#include "backend/cpu/topk.h"
+#include "backend/cpu/kernels/kernels.h"
 #include "backend/op_types.h"
+
+/* ---- The log-sum-exp of a row ------------------------------------------- */
+
+/* A log-probability is logits[token] - lse, in float32, wherever it is
+ * computed: in the sampler, in beam search, and in bauta_model_logprobs(). */
+typedef struct bt_row_stats {
+    float max; /* largest logit, ignoring NaN */
+    float sum; /* of exp(x - max); NaN if a logit is */
+    float lse; /* NaN if a logit is NaN or +infinity, or all are -infinity */
+} bt_row_stats;
+
+/* exp(x - max) is left in exps (count), which may be x. */
+bt_row_stats bt_row_stats_of(const bt_kernels *kernels, const float *x,
+                             size_t count, float *exps);
+
+/* ---- The k largest of many numbers -------------------------------------- */
+
+/* A vocabulary has tens of thousands of scores, of which a few are wanted, so
+ * nothing is sorted. A heap holds the best so far with the smallest at its
+ * root, and a block whose maximum does not exceed the root is skipped. */
+typedef struct bt_topk_item {
+    float value;
+    uint32_t row, id;
+} bt_topk_item;
+
+typedef struct bt_topk {
+    size_t want, count;
+    bt_topk_item *all; /* (want) */
+} bt_topk;
+
+/* Start empty, for at most `want` items, with an array of that size. */
+bt_topk bt_topk_init(bt_topk_item *memory, size_t want);
+
+/* Add a row: the value of id is (x[id] - less) + more. Rows come in ascending
+ * order, and of equal values the first one wins. -infinity and NaN are never
+ * taken. `max` is the largest x. */
+void bt_topk_add_row(bt_topk *picks, const bt_kernels *kernels, const float *x,
+                     size_t count, float max, uint32_t row, float less,
+                     float more);
+
+/* Sort in descending order. */
+void bt_topk_sort(bt_topk *picks);
+
+/* ---- Tokens ------------------------------------------------------------- */
 
 /* Scratch memory for sampling, one for each thread. */
 typedef struct bt_sampler_scratch {
@@ -25,7 +68,7 @@ typedef struct bt_sampler_scratch {
     float *lse; /* (open beams) */
 } bt_sampler_scratch;
 
-/* The maximum and log-sum-exp of a row; see row_stats.h. exp(x - max) is left
+/* The maximum and log-sum-exp of a row. exp(x - max) is left
  * in scratch->exps. */
 bt_sample_status bt_row_stats_compute(bt_row_stats *out,
                                       const bt_sampler_scratch *scratch,
