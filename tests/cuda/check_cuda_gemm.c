@@ -174,11 +174,11 @@ static void describe(char *text, size_t size, const problem *q,
     const bt_cuda_gemm_args *p = &q->p;
     snprintf(text, size,
              "%s %zu x %zu x %zu f32 %d acc %d bias %d act %d/%d "
-             "slope %d res %d pre %d: %s head %d blocks %d",
+             "slope %d res %d pre %d: %s head %d blocks %d narrow %d",
              forms[p->form], p->m, p->n, p->k, p->out_f32, p->accumulate,
              !!p->bias, p->has_act, (int)p->act, !!p->slope, !!p->residual,
              !!p->pre, c->small ? "small" : bt_gemm_tile_name(c->tile), c->head,
-             c->blocks);
+             c->blocks, c->narrow);
 }
 
 static void check_choice(const problem *q, const bt_gemm_choice *c,
@@ -326,6 +326,17 @@ static void every_choice(const problem *q, const uint8_t *want)
         if (p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN)
             check_choice(q, &c, want);
     }
+    // One block for each chunk, and some that have none.
+    for (int tile = 16; tile <= 64; tile *= 2)
+        for (int blocks = 0; blocks <= 8; blocks += 1 + (int)below(3)) {
+            bt_gemm_choice c = { .small = true,
+                                 .narrow = tile,
+                                 .blocks = blocks };
+            if (blocks && blocks <= chunks)
+                continue;
+            if (bt_gemm_narrow_can(&c, p))
+                check_choice(q, &c, want);
+        }
     bt_gemm_choice c;
     bt_gemm_choose(&c, p, WORKSPACE, multiprocessors);
     check_choice(q, &c, want);
@@ -368,6 +379,25 @@ static void random_large(int count)
         size_t k = form == BT_GEMM_TN ? 1 + below(14000) : some_size(5000);
         make(&q, form, below(3) ? some_size(2000) : 1 + below(64),
              some_size(2500), k, below(3) == 0);
+        uint8_t *want = result(&q, NULL);
+        every_choice(&q, want);
+        free(want);
+        unmake(&q);
+    }
+}
+
+/* The products of decoding: few rows, and matrices as models have them. */
+static void random_few(int count)
+{
+    static const size_t outputs[] = { 768, 2304, 3072, 2048, 1000, 50 };
+    static const size_t inputs[] = { 64, 768, 1024, 2048, 3072, 8192 };
+    static const size_t rows[] = { 1, 2, 8, 9, 16, 17, 32, 33, 64 };
+    for (int i = 0; i < count; i++) {
+        problem q;
+        make(&q, below(2) ? BT_GEMM_NT : BT_GEMM_NN,
+             rows[(size_t)i % BT_LEN(rows)], outputs[below(BT_LEN(outputs))],
+             inputs[below(BT_LEN(inputs))], below(2));
+        q.p.b_ready = below(2);
         uint8_t *want = result(&q, NULL);
         every_choice(&q, want);
         free(want);
@@ -493,6 +523,7 @@ int main(int argc, char **argv)
     need_cuda(cudaMemset(workspace, 0, BT_GEMM_ZEROS), "cudaMemset");
     refusals();
     random_small(quick ? 6 : 60);
+    random_few(quick ? 9 : 54);
     not_finite(70, 90, 700);
     not_finite(20, 90, 1300);
     if (!quick) {

@@ -8,6 +8,13 @@
 #include <cuda_runtime_api.h>
 #include <limits.h>
 
+enum {
+    SMALL_AHEAD = 16 << 20, /* bytes of weights that are brought to the L2 */
+    NARROW_BLOCKS = 8,      /* of a cluster, at most */
+    NARROW_BYTES = 232448,  /* of shared memory of a block, and */
+    MULTIPROCESSOR_BYTES = 228 << 10 /* of a multiprocessor */
+};
+
 /* ---- arguments ---------------------------------------------------------- */
 
 static size_t or_length(size_t stride, size_t length)
@@ -257,16 +264,83 @@ static int small_rows(const bt_cuda_gemm_args *p)
     return p->m <= 8 ? 8 : p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
 }
 
+/* What one block of the narrow kernel has: bytes of rows and of weights. */
+typedef struct narrow_shape {
+    int panels, chunk_panels, chunks, blocks;
+} narrow_shape;
+
+static narrow_shape narrow_of(const bt_gemm_choice *choice,
+                              const bt_cuda_gemm_args *p)
+{
+    narrow_shape s = { .panels = ceil_div(p->k, BT_GEMM_STEP),
+                       .chunk_panels = chunk_of(choice, p) / BT_GEMM_STEP };
+    s.chunks = ceil_div((size_t)s.panels, (size_t)s.chunk_panels);
+    if (s.chunk_panels > s.panels)
+        s.chunk_panels = s.panels;
+    s.blocks = choice->blocks > s.chunks ? choice->blocks : s.chunks;
+    return s;
+}
+
+bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
+                        const bt_cuda_gemm_args *p)
+{
+    narrow_shape s = narrow_of(choice, p);
+    return p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN && p->k &&
+           s.chunk_panels <= BT_GEMM_CHUNK / BT_GEMM_STEP &&
+           s.blocks <= NARROW_BLOCKS &&
+           bt_gemm_narrow_bytes(small_rows(p), choice->narrow, s.chunk_panels,
+                                s.chunks, s.blocks) <= NARROW_BYTES;
+}
+
+/* Microseconds that the blocks of a multiprocessor take to get their rows, once
+ * they may, and half of what their weights take: those are fetched meanwhile or
+ * earlier. */
+static double narrow_cost(const bt_gemm_choice *choice,
+                          const bt_cuda_gemm_args *p, int multiprocessors)
+{
+    const double rows_rate = 90e3, all_rows_rate = 4.5e6, weights_rate = 60e3;
+    narrow_shape s = narrow_of(choice, p);
+    int tiles = ceil_div(p->n, (size_t)choice->narrow);
+    int blocks = tiles * s.chunks;
+    double each = s.chunk_panels * BT_GEMM_STEP * 2.0; // bytes of a row
+    double rows = each * (double)p->m, weights = each * choice->narrow;
+    double loaded = ceil_div((size_t)blocks, (size_t)multiprocessors);
+    double rows_us = loaded * rows / rows_rate;
+    if (rows_us < blocks * rows / all_rows_rate)
+        rows_us = blocks * rows / all_rows_rate;
+    return rows_us + 0.5 * loaded * weights / weights_rate;
+}
+
+/* Tiles of 64 rows of weights, and clusters until all multiprocessors have
+ * work. Where all weights fit the shared memory of the GPU, narrow tiles that
+ * wait there for the rows. */
 static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
                          int multiprocessors)
 {
     int tiles = ceil_div(p->n, 64);
     int chunks = ceil_div(p->k, BT_GEMM_CHUNK);
+    double best = 0;
     choice->small = true;
     choice->blocks = 1;
     while (choice->blocks < 8 && choice->blocks < chunks &&
            tiles * choice->blocks < multiprocessors * 9 / 10)
         choice->blocks *= 2;
+    for (int tile = 16; tile <= 64; tile *= 2) {
+        bt_gemm_choice c = { .small = true, .narrow = tile };
+        narrow_shape s = narrow_of(&c, p);
+        int count = ceil_div(p->n, (size_t)tile) * s.chunks;
+        int bytes = bt_gemm_narrow_bytes(small_rows(p), tile, s.chunk_panels,
+                                         s.chunks, s.chunks);
+        if (!bt_gemm_narrow_can(&c, p) ||
+            count > MULTIPROCESSOR_BYTES / bytes * multiprocessors)
+            continue;
+        double cost = narrow_cost(&c, p, multiprocessors);
+        if (choice->narrow && cost > best)
+            continue;
+        best = cost;
+        choice->narrow = tile;
+        choice->blocks = s.chunks;
+    }
 }
 
 void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
@@ -302,26 +376,40 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
 /* ---- launches --------------------------------------------------------------
  */
 
-/* A matrix as the copy engine sees it: rows of `columns` elements, boxes of 64
- * columns and `box_rows` rows. Beyond its ends it reads as zero. */
-static bauta_status encode(CUtensorMap *map, const bt_cuda_device *on,
-                           const char *name, const void *at, size_t rows,
-                           size_t columns, size_t stride, int box_rows,
-                           bauta_error *err)
+/* A matrix as the copy engine sees it: rows of `columns` elements, boxes of
+ * `box_columns` columns, 16, 32 or 64, and `box_rows` rows, whose lines are
+ * swizzled. Beyond its ends it reads as zero. */
+static bauta_status encode_box(CUtensorMap *map, const bt_cuda_device *on,
+                               const char *name, const void *at, size_t rows,
+                               size_t columns, size_t stride, int box_rows,
+                               int box_columns, bauta_error *err)
 {
     cuuint64_t sizes[2] = { columns, rows }, strides[1] = { stride * 2 };
-    cuuint32_t box[2] = { 64, (cuuint32_t)box_rows }, steps[2] = { 1, 1 };
+    cuuint32_t box[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows };
+    cuuint32_t steps[2] = { 1, 1 };
+    CUtensorMapSwizzle swizzle = box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                 : box_columns == 32
+                                     ? CU_TENSOR_MAP_SWIZZLE_64B
+                                     : CU_TENSOR_MAP_SWIZZLE_32B;
     CUresult result = on->tensor_map_encode(
         map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at, sizes,
-        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s of %zu x %zu with stride %zu is nothing for the "
                        "GPU's copy engine (%d)",
                        name, rows, columns, stride, (int)result);
     return BAUTA_OK;
+}
+
+static bauta_status encode(CUtensorMap *map, const bt_cuda_device *on,
+                           const char *name, const void *at, size_t rows,
+                           size_t columns, size_t stride, int box_rows,
+                           bauta_error *err)
+{
+    return encode_box(map, on, name, at, rows, columns, stride, box_rows, 64,
+                      err);
 }
 
 static bauta_status launched(int status, bauta_error *err)
@@ -352,6 +440,14 @@ static bauta_status run_small(const bt_gemm_choice *choice,
         t.per = t.chunks;
         t.stages = bt_gemm_small_stages(rows, 1);
     }
+    int most =
+        t.per * t.chunk_steps < t.steps ? t.per * t.chunk_steps : t.steps;
+    if (t.stages > most)
+        t.stages = most;
+    // All blocks that start with the first ones share what the L2 has room for.
+    int count = ceil_div(p->n, 64) * t.blocks;
+    if (count <= 2 * on->multiprocessors)
+        t.ahead = SMALL_AHEAD / count / (step * 64 * 2);
     bauta_status status =
         encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (!status)
@@ -360,6 +456,38 @@ static bauta_status run_small(const bt_gemm_choice *choice,
     if (status)
         return status;
     return launched(bt_gemm_small(p->form, rows, &t, stream), err);
+}
+
+static bauta_status run_narrow(const bt_gemm_choice *choice,
+                               const bt_cuda_gemm_args *p,
+                               const bt_cuda_device *on, void *stream,
+                               bauta_error *err)
+{
+    int rows = small_rows(p), tile = choice->narrow;
+    bool outside = p->form != BT_GEMM_NT; // b has k outside
+    narrow_shape s = narrow_of(choice, p);
+    if (!bt_gemm_narrow_can(choice, p))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%zu x %zu x %zu is not for tiles of %d", p->m, p->n,
+                       p->k, tile);
+    bt_gemm_narrow_task t = { .end = end_of(p),
+                              .rows = p->a,
+                              .lda = p->lda,
+                              .k = (int)p->k,
+                              .panels = s.panels,
+                              .chunk_panels = s.chunk_panels,
+                              .chunks = s.chunks,
+                              .blocks = s.blocks,
+                              .b_ready = p->b_ready };
+    bauta_status status =
+        outside
+            ? encode_box(&t.b, on, "b", p->b, p->k, p->n, p->ldb, 64, tile, err)
+            : encode(&t.b, on, "b", p->b, p->n, p->k, p->ldb, tile, err);
+    if (!status && rows > 16)
+        status = encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
+    if (status)
+        return status;
+    return launched(bt_gemm_narrow(p->form, rows, tile, &t, stream), err);
 }
 
 static bauta_status run_large(const bt_gemm_choice *choice,
@@ -424,7 +552,8 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     if (status)
         return status;
     if (choice->small)
-        return run_small(choice, &p, &on, stream, err);
+        return choice->narrow ? run_narrow(choice, &p, &on, stream, err)
+                              : run_small(choice, &p, &on, stream, err);
     size_t bytes = bt_gemm_choice_bytes(choice, &p, on.multiprocessors);
     if (bytes > (workspace ? workspace_bytes : 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,

@@ -38,6 +38,16 @@ BT_DEVICE float2 cluster_load(uint32_t address)
     return v;
 }
 
+/* Send two floats to another block, whose barrier counts their 8 bytes. */
+BT_DEVICE void cluster_store(uint32_t address, float x, float y,
+                             uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 "
+                 "[%0], {%1, %2}, [%3];" ::"r"(address),
+                 "f"(x), "f"(y), "r"(barrier)
+                 : "memory");
+}
+
 /* ---- boxes of a matrix --------------------------------------------------- */
 
 BT_DEVICE void tma_load_matrix(void *to, const CUtensorMap *map, int column,
@@ -47,6 +57,15 @@ BT_DEVICE void tma_load_matrix(void *to, const CUtensorMap *map, int column,
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
                  "[%4];" ::"r"(shared_address(to)),
                  "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* Bring a box into the L2. */
+BT_DEVICE void tma_prefetch_matrix(const CUtensorMap *map, int column, int row)
+{
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile "
+                 "[%0, {%1, %2}];" ::"l"(map),
+                 "r"(column), "r"(row)
                  : "memory");
 }
 

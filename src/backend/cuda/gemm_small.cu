@@ -97,6 +97,19 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
     }
 }
 
+/* Bring what follows the first stages to the L2, while the kernel before this
+ * one still runs. */
+template <int ROWS, int TB>
+BT_DEVICE void prefetch_weights(const bt_gemm_small_task &t, int row, int chunk,
+                                int end)
+{
+    int first = chunk * t.chunk_steps + t.stages;
+    int last = min(min(end * t.chunk_steps, t.steps), first + t.ahead);
+    for (int k = first * small<ROWS>::STEP; k < last * small<ROWS>::STEP;
+         k += BT_GEMM_STEP)
+        tma_prefetch_matrix(&t.b, TB ? row : k, TB ? k : row);
+}
+
 /* Where lane and warp keep the element x of a chunk's sum. */
 template <int ROWS> BT_DEVICE int sum_at(int x)
 {
@@ -180,36 +193,54 @@ BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
     }
 }
 
+/* A thread has two columns, and of the rows those of its warp: the warps of all
+ * blocks take turns. */
+BT_DEVICE int own_column(int column)
+{
+    return column + threadIdx.x % 32 * 2;
+}
+
 /* Add the chunks of all blocks, and finish this block's share of the tile. */
 template <int ROWS>
-BT_DEVICE void merge(const bt_gemm_small_task &t, const float *sums, int rank,
-                     int column)
+BT_DEVICE void merge(const bt_gemm_small_task &t, const float *sums,
+                     uint32_t bias, int rank, int column)
 {
     using C = small<ROWS>;
-    for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 2);
-         e += t.blocks * USERS) {
-        int row = e / (TILE / 2), in = e % (TILE / 2) * 2;
-        if (column + in >= t.end.n)
-            continue;
-        const float *at = sums + row * SUM_STRIDE + in;
-        float2 first = cluster_load(cluster_address(at, 0));
-        float v[2] = { first.x, first.y };
-        for (int c = t.per; c < t.chunks; c += AHEAD) {
-            float2 add[AHEAD];
+    constexpr int PAIRS = ROWS < 32 ? ROWS / 4 : 8;
+    int step = t.blocks * (USERS / 32);
+    for (int row = rank * (USERS / 32) + threadIdx.x / 32; row < t.end.m;
+         row += PAIRS * step) {
+        end_pairs<PAIRS> p;
 #pragma unroll
-            for (int x = 0; x < AHEAD; x++)
-                if (c + x < t.chunks)
-                    add[x] = cluster_load(
-                        cluster_address(at, (uint32_t)((c + x) / t.per)) +
-                        (c + x) % t.per * C::SUM * 4);
+        for (int i = 0; i < PAIRS; i++) {
+            p.row[i] = row + i * step;
+            p.column[i] = own_column(column);
+            p.in[i] = p.row[i] < t.end.m && p.column[i] < t.end.n;
+            p.bias[i] = bias;
+            const float *at = sums + min(p.row[i], ROWS - 1) * SUM_STRIDE +
+                              threadIdx.x % 32 * 2;
+            float2 first = t.blocks == 1
+                               ? *(const float2 *)at
+                               : cluster_load(cluster_address(at, 0));
+            p.v[i][0] = first.x;
+            p.v[i][1] = first.y;
+            for (int c = t.per; c < t.chunks && t.blocks > 1; c += AHEAD) {
+                float2 add[AHEAD];
 #pragma unroll
-            for (int x = 0; x < AHEAD; x++)
-                if (c + x < t.chunks) {
-                    v[0] = __fadd_rn(v[0], add[x].x);
-                    v[1] = __fadd_rn(v[1], add[x].y);
-                }
+                for (int x = 0; x < AHEAD; x++)
+                    if (c + x < t.chunks)
+                        add[x] = cluster_load(
+                            cluster_address(at, (uint32_t)((c + x) / t.per)) +
+                            (c + x) % t.per * C::SUM * 4);
+#pragma unroll
+                for (int x = 0; x < AHEAD; x++)
+                    if (c + x < t.chunks) {
+                        p.v[i][0] = __fadd_rn(p.v[i][0], add[x].x);
+                        p.v[i][1] = __fadd_rn(p.v[i][1], add[x].y);
+                    }
+            }
         }
-        end_two(t.end, v, row, column + in);
+        finish_pairs(p, t.end);
     }
 }
 
@@ -226,6 +257,7 @@ __global__ void __launch_bounds__(USERS + 32)
     int rank = blockIdx.x % t.blocks, column = blockIdx.x / t.blocks * TILE;
     int chunk = min(rank * t.per, t.chunks);
     int end = min(chunk + t.per, t.chunks);
+    uint32_t bias = 0;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < t.stages; i++) {
@@ -233,9 +265,6 @@ __global__ void __launch_bounds__(USERS + 32)
             barrier_init(&empty[i], USERS / 32);
         }
         barrier_init_done();
-        // The end would wait for it: a weight, too, and seldom in the L2.
-        if (t.end.bias)
-            prefetch(t.end.bias + column);
     }
     __syncthreads();
     launch_dependents();
@@ -246,6 +275,14 @@ __global__ void __launch_bounds__(USERS + 32)
             fetch<ROWS, TB>(t, stages, full, empty, column, first, steps);
         __syncwarp();
     } else {
+        if (!t.b_ready)
+            grid_dependency_wait();
+        else if (threadIdx.x == 0)
+            prefetch_weights<ROWS, TB>(t, column, chunk, end);
+        // The end would wait for it: a weight, too, and seldom in the L2.
+        if (t.end.bias && own_column(column) < t.end.n)
+            bias = load_two(t.end.bias + own_column(column),
+                            t.end.n - own_column(column));
         grid_dependency_wait();
         multiply<ROWS, TB>(t, stages, full, empty, chunk, end, rank > 0, sums);
         named_sync(1, USERS);
@@ -253,7 +290,7 @@ __global__ void __launch_bounds__(USERS + 32)
     if (t.blocks > 1)
         cluster_sync();
     if (threadIdx.x < USERS)
-        merge<ROWS>(t, sums, rank, column);
+        merge<ROWS>(t, sums, bias, rank, column);
     // Others may still read this block's sums.
     if (t.blocks > 1)
         cluster_sync();

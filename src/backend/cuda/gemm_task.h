@@ -70,8 +70,22 @@ typedef struct bt_gemm_small_task {
     bt_gemm_end end;
     int steps, chunk_steps, chunks;
     int blocks, per, stages; /* of a cluster; chunks and stages of a block */
+    int ahead; /* steps that are brought to the L2 after those of the stages,
+                * before the kernel that this one depends on has ended */
     bool b_ready;
 } bt_gemm_small_task;
+
+/* Products of few rows with small matrices: `tile` rows of b's and all rows of
+ * a's make a tile, of which a block has one chunk. */
+typedef struct bt_gemm_narrow_task {
+    CUtensorMap a, b;
+    bt_gemm_end end;
+    const uint16_t *rows; /* a */
+    size_t lda;
+    int k, panels, chunk_panels; /* of 64 of k, in all and of a chunk */
+    int chunks, blocks;          /* of a cluster: at least as many */
+    bool b_ready;
+} bt_gemm_narrow_task;
 
 /* How a product is carried out; bt_cuda_gemm chooses, checks and benches may.
  */
@@ -81,13 +95,19 @@ typedef struct bt_gemm_choice {
     int head;   /* chunks that a tile's first worker sums; 0: all of them,
                  * -1: as seems best */
     int group;  /* 0: as seems best; see bt_gemm_task */
-    int blocks; /* small: of a cluster; 1, 2, 4 or 8 */
+    int blocks; /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
+                 * any number from that of the chunks to 8 */
+    int narrow; /* small: rows of b's in a tile of the narrow kernel, 16, 32 or
+                 * 64; 0: not by that one */
     int chunk;  /* 0: the library's; another one gives other bits */
 } bt_gemm_choice;
 
 const char *bt_gemm_tile_name(bt_gemm_tile tile);
 void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *product,
                     size_t workspace_bytes, int multiprocessors);
+/* Whether the product can be carried out by narrow tiles as the choice says. */
+bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
+                        const bt_cuda_gemm_args *product);
 size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice,
                             const bt_cuda_gemm_args *product,
                             int multiprocessors);
@@ -109,6 +129,12 @@ int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
 int bt_gemm_small_step(int rows);
 /* Stages that fit beside the sums of so many chunks; 0: too many sums. */
 int bt_gemm_small_stages(int rows, int sums);
+/* rows as above, tile 16, 32 or 64. */
+int bt_gemm_narrow(bt_gemm_form form, int rows, int tile,
+                   const bt_gemm_narrow_task *task, void *stream);
+/* Of shared memory that a block needs. */
+int bt_gemm_narrow_bytes(int rows, int tile, int panels, int chunks,
+                         int blocks);
 int bt_gemm_plain(const bt_cuda_gemm_args *product, const bt_gemm_end *end,
                   int chunk, void *stream);
 
