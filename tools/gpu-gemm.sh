@@ -15,7 +15,10 @@ compile() {
     case $1 in
     *.cu)
         [ "${KEEP:-0}" = 1 ] && [ -f "$to" ] && return
-        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude \
+        fusing=
+        case $1 in */ops_*) fusing=-fmad=false ;; esac
+        # shellcheck disable=SC2086 # a flag, or none
+        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo $fusing -Isrc -Iinclude \
             -gencode arch=compute_90a,code=sm_90a -c "$1" -o "$to"
         ;;
     *)
@@ -33,7 +36,9 @@ fi
 parts="src/backend/cuda/gemm.c src/backend/cuda/device.c
     src/backend/cuda/launch.c src/backend/cuda/step_graph.c
     src/base/error.c src/base/memory.c src/base/philox.c"
-kernels="$(echo src/backend/cuda/gemm_*.cu) src/backend/cuda/step_copy.cu"
+kernels="$(echo src/backend/cuda/gemm_*.cu) src/backend/cuda/step_copy.cu
+    src/backend/cuda/ops_act.cu src/backend/cuda/ops_norm.cu
+    src/backend/cuda/ops_sum.cu"
 for source in $kernels $parts tests/cuda/check_cuda_gemm.c \
     bench/gemm_gpu.c bench/gemm_few_gpu.c; do
     echo "$source"

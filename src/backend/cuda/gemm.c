@@ -9,10 +9,9 @@
 #include <limits.h>
 
 enum {
-    SMALL_AHEAD = 16 << 20, /* bytes of weights that are brought to the L2 */
-    NARROW_BLOCKS = 8,      /* of a cluster, at most */
-    NARROW_BYTES = 232448,  /* of shared memory of a block, and */
-    MULTIPROCESSOR_BYTES = 228 << 10 /* of a multiprocessor */
+    NARROW_BLOCKS = 8,   /* of a cluster, at most */
+    NORM_COLUMNS = 2048, /* that a product normalizes, at most */
+    GATE_COLUMNS = 8192  /* and whose gates it applies */
 };
 
 /* ---- arguments ---------------------------------------------------------- */
@@ -77,6 +76,112 @@ static bool ends_anyhow(const bt_cuda_gemm_args *p)
            (!p->slope || p->form == BT_GEMM_NN);
 }
 
+/* ---- what comes before ------------------------------------------------- */
+
+/* A matrix that threads read or write eight columns at a time. */
+typedef struct whole_matrix {
+    const void *at;
+    size_t stride, rows, columns;
+} whole_matrix;
+
+static bool is_whole(whole_matrix x)
+{
+    return x.columns % 8 == 0 && (uintptr_t)x.at % 16 == 0 &&
+           (x.rows <= 1 || x.stride % 8 == 0);
+}
+
+static bool overlaps(whole_matrix x, whole_matrix y)
+{
+    uintptr_t a = (uintptr_t)x.at, b = (uintptr_t)y.at;
+    size_t after_a = ((x.rows - 1) * x.stride + x.columns) * 2;
+    size_t after_b = ((y.rows - 1) * y.stride + y.columns) * 2;
+    return a && b && a < b + after_b && b < a + after_a;
+}
+
+/* Whether all blocks can compute y from two matrices, while some write it. */
+static bool can_make(const bt_cuda_gemm_args *p, bt_cuda_in x, bt_cuda_in with,
+                     bt_cuda_out sum, bt_cuda_out y)
+{
+    const whole_matrix in[] = {
+        { x.data, or_length(x.stride, p->k), p->m, p->k },
+        { with.data, or_length(with.stride, p->k), p->m, p->k }
+    };
+    const whole_matrix out[] = {
+        { y.data, or_length(y.stride, p->k), p->m, p->k },
+        { sum.data, or_length(sum.stride, p->k), p->m, p->k }
+    };
+    for (size_t i = 0; i < BT_LEN(in); i++) {
+        if (!is_whole(in[i]) || !is_whole(out[i]))
+            return false;
+        for (size_t j = 0; j < BT_LEN(out); j++)
+            if (overlaps(in[i], out[j]))
+                return false;
+    }
+    return p->a == y.data &&
+           (p->m == 1 || or_length(p->lda, p->k) == out[0].stride);
+}
+
+bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
+{
+    const bt_cuda_norm_args *n = p->norm;
+    const bt_cuda_act_args *g = p->gate;
+    if (p->m == 0 || p->m > BT_GEMM_TAKES_ROWS || !p->n || !p->k ||
+        p->form == BT_GEMM_TN || !p->b_ready || (n && g))
+        return false;
+    if (n)
+        return n->dtype == BAUTA_BFLOAT16 && n->gain_dtype == BAUTA_BFLOAT16 &&
+               n->heads == 1 && n->rows == p->m && n->width == p->k &&
+               p->k <= NORM_COLUMNS && (uintptr_t)n->gain % 16 == 0 &&
+               (uintptr_t)n->bias % 16 == 0 &&
+               can_make(p, n->x, n->residual, n->sum, n->y);
+    return g && g->dtype == BAUTA_BFLOAT16 && g->by.data && g->rows == p->m &&
+           g->columns == p->k && p->k <= GATE_COLUMNS &&
+           can_make(p, g->x, g->by, (bt_cuda_out){ NULL, 0 }, g->y);
+}
+
+static bt_gemm_source source_of(const bt_cuda_gemm_args *p)
+{
+    return p->norm ? BT_ROWS_NORM : p->gate ? BT_ROWS_GATED : BT_ROWS_GIVEN;
+}
+
+static bt_gemm_rows rows_of(const bt_cuda_gemm_args *p)
+{
+    bt_gemm_rows r = {
+        .x = p->a, .ldx = p->lda, .m = (int)p->m, .k = (int)p->k
+    };
+    bt_cuda_in with = { NULL, 0 };
+    bt_cuda_out y = { NULL, 0 };
+    if (p->norm) {
+        const bt_cuda_norm_args *n = p->norm;
+        r.x = n->x.data;
+        r.ldx = or_length(n->x.stride, p->k);
+        with = n->residual;
+        y = n->y;
+        r.sum = n->sum.data;
+        r.ld_sum = or_length(n->sum.stride, p->k);
+        r.gain = n->gain;
+        r.bias = n->bias;
+        r.mean = n->mean;
+        r.scale = n->scale;
+        r.inverse = 1.0f / (float)n->width;
+        r.epsilon = n->epsilon;
+        r.rms = n->kind == BT_NORM_RMS;
+    } else if (p->gate) {
+        r.x = p->gate->x.data;
+        r.ldx = or_length(p->gate->x.stride, p->k);
+        with = p->gate->by;
+        y = p->gate->y;
+        r.act = p->gate->act;
+    }
+    r.with = with.data;
+    r.ld_with = or_length(with.stride, p->k);
+    r.y = y.data;
+    r.ld_y = or_length(y.stride, p->k);
+    return r;
+}
+
+/* ---- checks ------------------------------------------------------------ */
+
 /* `small`: by the kernel for few rows, or by the reference. */
 static bauta_status check(const bt_cuda_gemm_args *p, bool small,
                           bauta_error *err)
@@ -92,6 +197,10 @@ static bauta_status check(const bt_cuda_gemm_args *p, bool small,
     if (p->has_act && p->slope)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a product has an activation or its slope, not both");
+    if ((p->norm || p->gate) && (!small || !bt_cuda_gemm_takes(p)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "no product of %zu x %zu x %zu takes this norm or gate",
+                       p->m, p->n, p->k);
     if (!small && !ends_anyhow(p) && !takes_turns(p))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "no kernel of many rows ends like this product");
@@ -264,7 +373,7 @@ static int small_rows(const bt_cuda_gemm_args *p)
     return p->m <= 8 ? 8 : p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
 }
 
-/* What one block of the narrow kernel has: bytes of rows and of weights. */
+/* How the narrow kernel divides k. */
 typedef struct narrow_shape {
     int panels, chunk_panels, chunks, blocks;
 } narrow_shape;
@@ -287,28 +396,28 @@ bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
     narrow_shape s = narrow_of(choice, p);
     return p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN && p->k &&
            s.chunk_panels <= BT_GEMM_CHUNK / BT_GEMM_STEP &&
+           (choice->narrow == 32 || choice->narrow == 64) &&
            s.blocks <= NARROW_BLOCKS &&
            bt_gemm_narrow_bytes(small_rows(p), choice->narrow, s.chunk_panels,
-                                s.chunks, s.blocks) <= NARROW_BYTES;
+                                s.chunks, s.blocks) <= BT_GEMM_NARROW_BYTES;
 }
 
-/* Microseconds that the blocks of a multiprocessor take to get their rows, once
- * they may, and half of what their weights take: those are fetched meanwhile or
- * earlier. */
-static double narrow_cost(const bt_gemm_choice *choice,
-                          const bt_cuda_gemm_args *p, int multiprocessors)
+/* Rows of weights in a tile. Every block costs time, and so does a tile that is
+ * so large that no block of the kernel that follows finds room beside it:
+ * measured on an H200, 64 up to 16 rows and where there would be more blocks
+ * than multiprocessors, else 32. 0: not all weights fit. */
+static int narrow_tile(const bt_cuda_gemm_args *p, int multiprocessors)
 {
-    const double rows_rate = 90e3, all_rows_rate = 4.5e6, weights_rate = 60e3;
-    narrow_shape s = narrow_of(choice, p);
-    int tiles = ceil_div(p->n, (size_t)choice->narrow);
-    int blocks = tiles * s.chunks;
-    double each = s.chunk_panels * BT_GEMM_STEP * 2.0; // bytes of a row
-    double rows = each * (double)p->m, weights = each * choice->narrow;
-    double loaded = ceil_div((size_t)blocks, (size_t)multiprocessors);
-    double rows_us = loaded * rows / rows_rate;
-    if (rows_us < blocks * rows / all_rows_rate)
-        rows_us = blocks * rows / all_rows_rate;
-    return rows_us + 0.5 * loaded * weights / weights_rate;
+    for (int i = 0; i < 2; i++) {
+        bt_gemm_choice c = { .small = true, .narrow = i ? 64 : 32 };
+        narrow_shape s = narrow_of(&c, p);
+        int blocks = ceil_div(p->n, (size_t)c.narrow) * s.chunks;
+        bool few = p->m > 16 || p->n <= 1024;
+        if (bt_gemm_narrow_can(&c, p) && blocks <= multiprocessors &&
+            (few || c.narrow == 64))
+            return c.narrow;
+    }
+    return 0;
 }
 
 /* Tiles of 64 rows of weights, and clusters until all multiprocessors have
@@ -319,28 +428,14 @@ static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
 {
     int tiles = ceil_div(p->n, 64);
     int chunks = ceil_div(p->k, BT_GEMM_CHUNK);
-    double best = 0;
     choice->small = true;
     choice->blocks = 1;
-    while (choice->blocks < 8 && choice->blocks < chunks &&
+    choice->narrow = narrow_tile(p, multiprocessors);
+    if (choice->narrow)
+        choice->blocks = chunks;
+    while (!choice->narrow && choice->blocks < 8 && choice->blocks < chunks &&
            tiles * choice->blocks < multiprocessors * 9 / 10)
         choice->blocks *= 2;
-    for (int tile = 16; tile <= 64; tile *= 2) {
-        bt_gemm_choice c = { .small = true, .narrow = tile };
-        narrow_shape s = narrow_of(&c, p);
-        int count = ceil_div(p->n, (size_t)tile) * s.chunks;
-        int bytes = bt_gemm_narrow_bytes(small_rows(p), tile, s.chunk_panels,
-                                         s.chunks, s.chunks);
-        if (!bt_gemm_narrow_can(&c, p) ||
-            count > MULTIPROCESSOR_BYTES / bytes * multiprocessors)
-            continue;
-        double cost = narrow_cost(&c, p, multiprocessors);
-        if (choice->narrow && cost > best)
-            continue;
-        best = cost;
-        choice->narrow = tile;
-        choice->blocks = s.chunks;
-    }
 }
 
 void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
@@ -377,7 +472,7 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
  */
 
 /* A matrix as the copy engine sees it: rows of `columns` elements, boxes of
- * `box_columns` columns, 16, 32 or 64, and `box_rows` rows, whose lines are
+ * `box_columns` columns, 32 or 64, and `box_rows` rows, whose lines are
  * swizzled. Beyond its ends it reads as zero. */
 static bauta_status encode_box(CUtensorMap *map, const bt_cuda_device *on,
                                const char *name, const void *at, size_t rows,
@@ -388,9 +483,7 @@ static bauta_status encode_box(CUtensorMap *map, const bt_cuda_device *on,
     cuuint32_t box[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows };
     cuuint32_t steps[2] = { 1, 1 };
     CUtensorMapSwizzle swizzle = box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
-                                 : box_columns == 32
-                                     ? CU_TENSOR_MAP_SWIZZLE_64B
-                                     : CU_TENSOR_MAP_SWIZZLE_32B;
+                                                   : CU_TENSOR_MAP_SWIZZLE_64B;
     CUresult result = on->tensor_map_encode(
         map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at, sizes,
         strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
@@ -421,6 +514,33 @@ static bauta_status launched(int status, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* Spread a ring's chunks over so many blocks. False: the shared memory of one
+ * has no room for its rows or sums. */
+static bool small_spread(bt_gemm_small_task *t, int rows, bt_gemm_source source,
+                         int blocks)
+{
+    t->blocks = blocks;
+    t->per = ceil_div((size_t)t->chunks, (size_t)blocks);
+    int steps = t->per * t->chunk_steps;
+    steps = steps < t->steps ? steps : t->steps;
+    t->stages =
+        bt_gemm_small_stages(rows, source, blocks > 1 ? t->per : 1, steps);
+    t->stages = t->stages < steps ? t->stages : steps;
+    return t->stages > 0;
+}
+
+/* Over as many as the choice says; rows that the product computes need more of
+ * them where k is large. Without, sums of few chunks fit always. */
+static void small_fit(bt_gemm_small_task *t, int rows, bt_gemm_source source,
+                      int blocks)
+{
+    for (int more = blocks; more <= 8; more *= 2)
+        if (small_spread(t, rows, source, more) || source == BT_ROWS_GIVEN)
+            break;
+    if (!t->stages)
+        small_spread(t, rows, source, 1);
+}
+
 static bauta_status run_small(const bt_gemm_choice *choice,
                               const bt_cuda_gemm_args *p,
                               const bt_cuda_device *on, void *stream,
@@ -428,34 +548,26 @@ static bauta_status run_small(const bt_gemm_choice *choice,
 {
     int rows = small_rows(p), step = bt_gemm_small_step(rows);
     bool outside = p->form != BT_GEMM_NT; // b has k outside
-    bt_gemm_small_task t = { .end = end_of(p), .b_ready = p->b_ready };
+    bt_gemm_small_task t = { .end = end_of(p),
+                             .rows = rows_of(p),
+                             .b_ready = p->b_ready };
     t.steps = ceil_div(p->k, (size_t)step);
     t.chunk_steps = chunk_of(choice, p) / step;
     t.chunks = ceil_div((size_t)t.steps, (size_t)t.chunk_steps);
-    t.blocks = choice->blocks;
-    t.per = ceil_div((size_t)t.chunks, (size_t)t.blocks);
-    t.stages = bt_gemm_small_stages(rows, t.blocks > 1 ? t.per : 1);
-    if (!t.stages) {
-        t.blocks = 1;
-        t.per = t.chunks;
-        t.stages = bt_gemm_small_stages(rows, 1);
-    }
-    int most =
-        t.per * t.chunk_steps < t.steps ? t.per * t.chunk_steps : t.steps;
-    if (t.stages > most)
-        t.stages = most;
-    // All blocks that start with the first ones share what the L2 has room for.
-    int count = ceil_div(p->n, 64) * t.blocks;
-    if (count <= 2 * on->multiprocessors)
-        t.ahead = SMALL_AHEAD / count / (step * 64 * 2);
-    bauta_status status =
-        encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
-    if (!status)
-        status = encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
-                        outside ? p->n : p->k, p->ldb, 64, err);
+    small_fit(&t, rows, source_of(p), choice->blocks);
+    t.tiles = t.workers = ceil_div(p->n, 64);
+    int most = choice->workers ? choice->workers : on->multiprocessors;
+    if (t.blocks == 1 && t.workers > most)
+        t.workers = most;
+    t.ahead = (choice->ahead << 20) / (t.workers * t.blocks) / (step * 64 * 2);
+    bauta_status status = encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
+                                 outside ? p->n : p->k, p->ldb, 64, err);
+    if (!status && source_of(p) == BT_ROWS_GIVEN)
+        status = encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (status)
         return status;
-    return launched(bt_gemm_small(p->form, rows, &t, stream), err);
+    return launched(bt_gemm_small(p->form, rows, source_of(p), &t, stream),
+                    err);
 }
 
 static bauta_status run_narrow(const bt_gemm_choice *choice,
@@ -471,9 +583,7 @@ static bauta_status run_narrow(const bt_gemm_choice *choice,
                        "%zu x %zu x %zu is not for tiles of %d", p->m, p->n,
                        p->k, tile);
     bt_gemm_narrow_task t = { .end = end_of(p),
-                              .rows = p->a,
-                              .lda = p->lda,
-                              .k = (int)p->k,
+                              .rows = rows_of(p),
                               .panels = s.panels,
                               .chunk_panels = s.chunk_panels,
                               .chunks = s.chunks,
@@ -483,11 +593,12 @@ static bauta_status run_narrow(const bt_gemm_choice *choice,
         outside
             ? encode_box(&t.b, on, "b", p->b, p->k, p->n, p->ldb, 64, tile, err)
             : encode(&t.b, on, "b", p->b, p->n, p->k, p->ldb, tile, err);
-    if (!status && rows > 16)
+    if (!status && source_of(p) == BT_ROWS_GIVEN)
         status = encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (status)
         return status;
-    return launched(bt_gemm_narrow(p->form, rows, tile, &t, stream), err);
+    return launched(
+        bt_gemm_narrow(p->form, rows, tile, source_of(p), &t, stream), err);
 }
 
 static bauta_status run_large(const bt_gemm_choice *choice,
@@ -598,6 +709,9 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
     bt_gemm_choice choice = { 0 };
+    if (p.norm || p.gate)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the plain kernel takes no norm or gate");
     bauta_status status = p.m && p.n ? check(&p, true, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;

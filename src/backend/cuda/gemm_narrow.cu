@@ -3,21 +3,20 @@
  * decoding: the weights are spread over the whole GPU and wait in shared memory
  * for the rows.
  *
- * A tile is all rows of a and 16, 32 or 64 rows of weights (columns of the
- * result). A block has one chunk of k of a tile, and the blocks of a cluster
+ * A tile is all rows of a and 32 or 64 rows of weights (columns of the result). A block has one chunk of k of a tile, and the blocks of a cluster
  * have the chunks of one tile. All of a block's weights are fetched at once, and
  * none is replaced, so that where the kernel before this one lets it start early
- * (programmatic dependent launch) they have arrived when that one ends. What is
- * left then is short: few rows are copied by the threads, which takes less time
- * than the copy engine; more by that. One warpgroup multiplies, with the rows of
- * a as the 64 rows of wgmma. It has no use for those beyond m, and reads
- * whatever lies there.
+ * (programmatic dependent launch) they have arrived when that one ends, and only
+ * the rows are left to come. One warpgroup multiplies, with the rows of a as the
+ * 64 rows of wgmma. It has no use for those beyond m, and reads whatever lies
+ * there.
  *
  * With more than one chunk, every block sends the sums of eight columns to the
  * block of the cluster that they belong to, which adds them in the order of k.
  * Each thread receives what the same thread of the others has summed. */
 #include "backend/cuda/gemm_end.h"
 #include "backend/cuda/gemm_hopper.h"
+#include "backend/cuda/gemm_rows.h"
 #include "backend/cuda/launch.h"
 
 #include <cuda_runtime_api.h>
@@ -25,17 +24,15 @@
 enum {
     THREADS = 128,
     PANEL_K = 64, /* of k: 128 bytes of a row */
-    PART = 4,     /* panels that have a barrier in common */
-    PARTS = BT_GEMM_CHUNK / PANEL_K / PART,
+    BARRIER_PANELS = 4, /* that have a barrier in common */
+    BARRIERS = BT_GEMM_CHUNK / PANEL_K / BARRIER_PANELS,
     MOST_CHUNKS = 8,        /* blocks of a cluster */
-    COPIES = 8,             /* loads of a thread under way */
     WGMMA_BYTES = 64 * 128, /* of a panel that wgmma reads */
-    MOST_BYTES = 232448     /* of shared memory */
+    MOST_BYTES = BT_GEMM_NARROW_BYTES
 };
 
 template <int ROWS, int TILE> struct narrow {
     static constexpr int A_PANEL = ROWS * 128, B_PANEL = TILE * 128; /* bytes */
-    static constexpr bool BY_TMA = ROWS > 16; /* the rows of a */
     static constexpr int GROUPS = TILE / 8;   /* of columns */
     /* Threads that hold rows, and how many of them each; a group's sums. */
     static constexpr int HOLDERS = ROWS <= 16 ? 32 : ROWS * 2;
@@ -46,7 +43,7 @@ template <int ROWS, int TILE> struct narrow {
 /* Where things are in a block's shared memory. */
 template <int ROWS, int TILE> struct narrow_memory {
     uint8_t *rows, *weights;
-    uint64_t *full;     /* (PARTS) */
+    uint64_t *full;     /* (BARRIERS) */
     uint64_t *received; /* sums of other blocks */
     float2 *sums;       /* (groups, chunks, halves, holders) */
 };
@@ -60,7 +57,7 @@ BT_DEVICE narrow_memory<ROWS, TILE> memory_of(const bt_gemm_narrow_task &t,
     s.rows = memory + (1024 - shared_address(memory) % 1024) % 1024;
     s.weights = s.rows + t.chunk_panels * C::A_PANEL;
     s.full = (uint64_t *)(s.weights + t.chunk_panels * C::B_PANEL);
-    s.received = s.full + PARTS;
+    s.received = s.full + BARRIERS;
     s.sums = (float2 *)(s.received + 2);
     return s;
 }
@@ -71,7 +68,7 @@ static int memory_bytes(int panels, int chunks, int blocks)
 {
     using C = narrow<ROWS, TILE>;
     int own = blocks > 1 ? (C::GROUPS + blocks - 1) / blocks : 0;
-    int bytes = panels * (C::A_PANEL + C::B_PANEL) + (PARTS + 2) * 8 +
+    int bytes = panels * (C::A_PANEL + C::B_PANEL) + (BARRIERS + 2) * 8 +
                 own * chunks * C::GROUP_BYTES;
     int read = (panels - 1) * C::A_PANEL + WGMMA_BYTES;
     return 1024 + (bytes > read ? bytes : read);
@@ -79,30 +76,30 @@ static int memory_bytes(int panels, int chunks, int blocks)
 
 /* ---- operands ------------------------------------------------------------ */
 
-/* With k outside, rows of weights are TILE columns, swizzled within their 32, 64
- * or 128 bytes; 8 of k are one unit of that pattern. */
+/* With k outside, rows of weights are TILE columns, swizzled within their 64 or
+ * 128 bytes; 8 of k are one unit of that pattern. */
 template <int TILE, int TB>
 BT_DEVICE uint64_t weights_descriptor(const void *at)
 {
     if (!TB || TILE == 64)
         return tile_descriptor(at, WGMMA_BYTES);
     return (uint64_t)((shared_address(at) & 0x3ffff) >> 4) | (uint64_t)1 << 16 |
-           (uint64_t)TILE << 32 | (uint64_t)(TILE == 32 ? 2 : 3) << 62;
+           (uint64_t)TILE << 32 | (uint64_t)2 << 62;
 }
 
 /* One lane's share of the copies: a part. */
-template <int ROWS, int TILE, int TB>
+template <int ROWS, int TILE, int TB, bool WITH_ROWS>
 BT_DEVICE void fetch_weights(const bt_gemm_narrow_task &t,
                              const narrow_memory<ROWS, TILE> &s, int part,
                              int panels, int column, int k)
 {
     using C = narrow<ROWS, TILE>;
-    int first = part * PART, end = min(first + PART, panels);
+    int first = part * BARRIER_PANELS, end = min(first + BARRIER_PANELS, panels);
     if (first >= end)
         return;
     barrier_arrive_expect(&s.full[part],
                           (uint32_t)((end - first) *
-                                     (C::B_PANEL + C::BY_TMA * C::A_PANEL)));
+                                     (C::B_PANEL + WITH_ROWS * C::A_PANEL)));
     for (int p = first; p < end; p++) {
         int at = k + p * PANEL_K;
         tma_load_matrix(s.weights + p * C::B_PANEL, &t.b, TB ? column : at,
@@ -116,57 +113,9 @@ BT_DEVICE void fetch_rows(const bt_gemm_narrow_task &t,
                           int panels, int k)
 {
     using C = narrow<ROWS, TILE>;
-    for (int p = part * PART; p < min(part * PART + PART, panels); p++)
+    for (int p = part * BARRIER_PANELS; p < min(part * BARRIER_PANELS + BARRIER_PANELS, panels); p++)
         tma_load_matrix(s.rows + p * C::A_PANEL, &t.a, k + p * PANEL_K, 0,
                         &s.full[part]);
-}
-
-/* Where the eight elements `unit` of a row are in shared memory. */
-template <int ROWS> BT_DEVICE uint4 *unit_at(uint8_t *rows, int row, int unit)
-{
-    return (uint4 *)(rows + unit / 8 * ROWS * 128 + row * 128 +
-                     ((unit ^ row) & 7) * 16);
-}
-
-/* Fewer than eight elements, and zeros. */
-BT_DEVICE uint4 load_some(const uint16_t *from, int left)
-{
-    uint32_t word[4] = { 0, 0, 0, 0 };
-#pragma unroll
-    for (int x = 0; x < 7; x++)
-        if (x < left)
-            word[x / 2] |= (uint32_t)from[x] << x % 2 * 16;
-    return make_uint4(word[0], word[1], word[2], word[3]);
-}
-
-/* Each thread has eight of the chunk's columns. */
-template <int ROWS, int TILE>
-BT_DEVICE void copy_rows(const bt_gemm_narrow_task &t,
-                         const narrow_memory<ROWS, TILE> &s, int panels, int k)
-{
-    static_assert(BT_GEMM_CHUNK <= THREADS * 8, "a thread has eight columns");
-    int unit = threadIdx.x, left = t.k - k - unit * 8;
-    const uint16_t *from = t.rows + k + unit * 8;
-    int rows = unit < panels * (PANEL_K / 8) ? t.end.m : 0;
-    for (int first = 0; first < rows; first += COPIES) {
-        uint4 v[COPIES];
-#pragma unroll
-        for (int r = 0; r < COPIES; r++) {
-            v[r] = make_uint4(0, 0, 0, 0);
-            if (first + r < rows && left >= 8)
-                v[r] = *(const uint4 *)(from + (first + r) * t.lda);
-        }
-#pragma unroll
-        for (int r = 0; r < COPIES; r++)
-            if (first + r < rows)
-                *unit_at<ROWS>(s.rows, first + r, unit) = v[r];
-    }
-    if (left > 0 && left < 8)
-        for (int row = 0; row < rows; row++)
-            *unit_at<ROWS>(s.rows, row, unit) =
-                load_some(from + row * t.lda, left);
-    fence_proxy_async();
-    __syncthreads();
 }
 
 /* ---- products ------------------------------------------------------------ */
@@ -183,8 +132,8 @@ BT_DEVICE void multiply(float *sum, const narrow_memory<ROWS, TILE> &s,
     for (int i = 0; i < TILE / 2; i++)
         sum[i] = 0.0f;
     for (int p = 0; p < panels; p++) {
-        if (p % PART == 0)
-            barrier_wait(&s.full[p / PART], 0);
+        if (p % BARRIER_PANELS == 0)
+            barrier_wait(&s.full[p / BARRIER_PANELS], 0);
         wgmma_fence();
 #pragma unroll
         for (int i = 0; i < PANEL_K / 16; i++)
@@ -308,7 +257,7 @@ BT_DEVICE void init(const bt_gemm_narrow_task &t,
                     const narrow_memory<ROWS, TILE> &s, int rank)
 {
     using C = narrow<ROWS, TILE>;
-    for (int i = 0; i < PARTS; i++)
+    for (int i = 0; i < BARRIERS; i++)
         barrier_init(&s.full[i], 1);
     barrier_init(s.received, 1);
     barrier_init_done();
@@ -319,40 +268,49 @@ BT_DEVICE void init(const bt_gemm_narrow_task &t,
     }
 }
 
-template <int ROWS, int TILE, int TB>
+/* HELD: see gemm_rows.h. */
+template <int ROWS, int TILE, int TB, bt_gemm_source SOURCE, int HELD>
 __global__ void __launch_bounds__(THREADS)
     gemm_narrow(const __grid_constant__ bt_gemm_narrow_task t)
 {
     using C = narrow<ROWS, TILE>;
     extern __shared__ uint8_t memory[];
     narrow_memory<ROWS, TILE> s = memory_of<ROWS, TILE>(t, memory);
-    int rank = blockIdx.x % t.blocks, column = blockIdx.x / t.blocks * TILE;
+    int rank = blockIdx.x % t.blocks, tile = blockIdx.x / t.blocks;
+    int column = tile * TILE;
     int panels = max(min(t.chunk_panels, t.panels - rank * t.chunk_panels), 0);
     int k = rank * t.chunk_panels * PANEL_K, warp = threadIdx.x / 32;
     bool copies = threadIdx.x % 32 == 0; // a lane for each part
+    constexpr bool GIVEN = SOURCE == BT_ROWS_GIVEN; // the copy engine has them
+    row_part_of part = { k, panels, tile, (int)gridDim.x / t.blocks };
+    norm_weights<HELD> norm;
     end_pairs<C::GROUPS * C::HALVES> p;
     float sum[TILE / 2];
 
-    static_assert(THREADS / 32 == PARTS, "a warp for each part");
+    static_assert(THREADS / 32 == BARRIERS, "a warp for each part");
+    static_assert(THREADS == ROW_THREADS, "all threads compute rows");
     if (threadIdx.x == 0)
         init<ROWS, TILE>(t, s, rank);
     __syncthreads();
     if (!t.b_ready)
         grid_dependency_wait();
     if (copies)
-        fetch_weights<ROWS, TILE, TB>(t, s, warp, panels, column, k);
+        fetch_weights<ROWS, TILE, TB, GIVEN>(t, s, warp, panels, column, k);
     launch_dependents();
     place_pairs<ROWS, TILE>(p, t, rank, column);
+    if constexpr (SOURCE == BT_ROWS_NORM)
+        norm_weights_load(&norm, t.rows, part);
     // The barriers of all blocks are ready.
     if (t.blocks > 1)
         cluster_sync();
     grid_dependency_wait();
-    if (C::BY_TMA) {
+    if constexpr (GIVEN) {
         if (copies)
             fetch_rows<ROWS, TILE>(t, s, warp, panels, k);
         __syncwarp();
     } else {
-        copy_rows<ROWS, TILE>(t, s, panels, k);
+        make_rows<ROWS, SOURCE>(t.rows, norm, s.rows, part);
+        __syncthreads();
     }
     multiply<ROWS, TILE, TB>(sum, s, panels);
     if (threadIdx.x >= C::HOLDERS)
@@ -370,11 +328,11 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- launches ------------------------------------------------------------ */
 
-template <int ROWS, int TILE, int TB>
+template <int ROWS, int TILE, int TB, bt_gemm_source SOURCE, int HELD>
 static cudaError_t launch(const bt_gemm_narrow_task *t, void *stream)
 {
     bt_cuda_kernel how = {};
-    how.function = (const void *)gemm_narrow<ROWS, TILE, TB>;
+    how.function = (const void *)gemm_narrow<ROWS, TILE, TB, SOURCE, HELD>;
     how.grid[0] = (unsigned)((t->end.n + TILE - 1) / TILE * t->blocks);
     how.grid[1] = how.grid[2] = 1;
     how.threads = THREADS;
@@ -386,51 +344,61 @@ static cudaError_t launch(const bt_gemm_narrow_task *t, void *stream)
     return launch_values(how, stream, *t);
 }
 
-/* Calls RUN(ROWS, TILE) for the ones that there are. */
-#define BT_NARROW_SHAPES(rows, tile, RUN, OTHERWISE) \
-    switch ((rows) * 1000 + (tile)) {                \
-    case 8016:                                       \
-        RUN(8, 16);                                  \
-    case 8032:                                       \
-        RUN(8, 32);                                  \
-    case 8064:                                       \
-        RUN(8, 64);                                  \
-    case 16016:                                      \
-        RUN(16, 16);                                 \
-    case 16032:                                      \
-        RUN(16, 32);                                 \
-    case 16064:                                      \
-        RUN(16, 64);                                 \
-    case 32016:                                      \
-        RUN(32, 16);                                 \
-    case 32032:                                      \
-        RUN(32, 32);                                 \
-    case 32064:                                      \
-        RUN(32, 64);                                 \
-    case 64016:                                      \
-        RUN(64, 16);                                 \
-    case 64032:                                      \
-        RUN(64, 32);                                 \
-    case 64064:                                      \
-        RUN(64, 64);                                 \
-    default:                                         \
-        OTHERWISE;                                   \
+template <int ROWS, int TILE, int TB>
+static cudaError_t launch_source(bt_gemm_source source,
+                                 const bt_gemm_narrow_task *t, void *stream)
+{
+    if (source == BT_ROWS_GIVEN)
+        return launch<ROWS, TILE, TB, BT_ROWS_GIVEN, 1>(t, stream);
+    if constexpr (ROWS == 8) {
+        if (source == BT_ROWS_GATED)
+            return launch<ROWS, TILE, TB, BT_ROWS_GATED, 1>(t, stream);
+        return t->rows.k <= NORM_HELD
+                   ? launch<ROWS, TILE, TB, BT_ROWS_NORM, 1>(t, stream)
+                   : launch<ROWS, TILE, TB, BT_ROWS_NORM, 2>(t, stream);
     }
+    return cudaErrorInvalidValue;
+}
+
+template <int ROWS, int TILE>
+static cudaError_t launch_form(bt_gemm_form form, bt_gemm_source source,
+                               const bt_gemm_narrow_task *t, void *stream)
+{
+    return form == BT_GEMM_NT ? launch_source<ROWS, TILE, 0>(source, t, stream)
+                              : launch_source<ROWS, TILE, 1>(source, t, stream);
+}
+
+template <int ROWS>
+static cudaError_t launch_tile(bt_gemm_form form, int tile,
+                               bt_gemm_source source,
+                               const bt_gemm_narrow_task *t, void *stream)
+{
+    return tile == 32 ? launch_form<ROWS, 32>(form, source, t, stream)
+                      : launch_form<ROWS, 64>(form, source, t, stream);
+}
 
 extern "C" int bt_gemm_narrow(bt_gemm_form form, int rows, int tile,
+                              bt_gemm_source source,
                               const bt_gemm_narrow_task *task, void *stream)
 {
-#define RUN(ROWS, TILE)                                              \
-    return form == BT_GEMM_NT ? launch<ROWS, TILE, 0>(task, stream)  \
-                              : launch<ROWS, TILE, 1>(task, stream)
-    BT_NARROW_SHAPES(rows, tile, RUN, return cudaErrorInvalidValue)
-#undef RUN
+    return rows == 8    ? launch_tile<8>(form, tile, source, task, stream)
+           : rows == 16 ? launch_tile<16>(form, tile, source, task, stream)
+           : rows == 32 ? launch_tile<32>(form, tile, source, task, stream)
+                        : launch_tile<64>(form, tile, source, task, stream);
+}
+
+template <int ROWS> static int bytes_of(int tile, int panels, int chunks,
+                                        int blocks)
+{
+    return tile == 32 ? memory_bytes<ROWS, 32>(panels, chunks, blocks)
+                      : memory_bytes<ROWS, 64>(panels, chunks, blocks);
 }
 
 extern "C" int bt_gemm_narrow_bytes(int rows, int tile, int panels, int chunks,
                                     int blocks)
 {
-#define RUN(ROWS, TILE) return memory_bytes<ROWS, TILE>(panels, chunks, blocks)
-    BT_NARROW_SHAPES(rows, tile, RUN, return 0)
-#undef RUN
+    return rows == 8    ? bytes_of<8>(tile, panels, chunks, blocks)
+           : rows == 16 ? bytes_of<16>(tile, panels, chunks, blocks)
+           : rows == 32 ? bytes_of<32>(tile, panels, chunks, blocks)
+                        : bytes_of<64>(tile, panels, chunks, blocks);
 }

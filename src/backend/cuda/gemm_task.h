@@ -14,7 +14,10 @@ extern "C" {
 enum {
     BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
     BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
-    BT_GEMM_JOINED = 4       /* partial sums that a tile's first block adds */
+    BT_GEMM_JOINED = 4,      /* partial sums that a tile's first block adds */
+    /* Of shared memory that a block of the narrow kernel may ask for: all but
+     * what a norm's sums take. */
+    BT_GEMM_NARROW_BYTES = (227 << 10) - 512
 };
 
 /* What becomes of a total. */
@@ -62,13 +65,35 @@ typedef enum bt_gemm_tile {
     BT_GEMM_TILES(BT_GEMM_TILE_ID) BT_GEMM_TILE_COUNT
 } bt_gemm_tile;
 
+/* Where few rows of a come from, and what the product has to write of it; see
+ * bt_cuda_gemm_args. */
+typedef enum bt_gemm_source {
+    BT_ROWS_GIVEN,
+    BT_ROWS_NORM,
+    BT_ROWS_GATED
+} bt_gemm_source;
+
+typedef struct bt_gemm_rows {
+    const uint16_t *x, *with; /* with: the norm's residual, or NULL; or up */
+    uint16_t *sum, *y;
+    size_t ldx, ld_with, ld_sum, ld_y;
+    const uint16_t *gain, *bias; /* bias may be NULL */
+    float *mean, *scale;
+    float inverse, epsilon;
+    int m, k;
+    bool rms;
+    bt_act act;
+} bt_gemm_rows;
+
 /* Products of few rows, with the operands exchanged: 64 rows of b's and all
  * rows of a's make a tile. The chunks of a tile are dealt to the blocks of a
  * cluster, `per` to each. */
 typedef struct bt_gemm_small_task {
     CUtensorMap a, b;
     bt_gemm_end end;
+    bt_gemm_rows rows;
     int steps, chunk_steps, chunks;
+    int tiles, workers;      /* clusters, which take one tile after another */
     int blocks, per, stages; /* of a cluster; chunks and stages of a block */
     int ahead; /* steps that are brought to the L2 after those of the stages,
                 * before the kernel that this one depends on has ended */
@@ -80,10 +105,9 @@ typedef struct bt_gemm_small_task {
 typedef struct bt_gemm_narrow_task {
     CUtensorMap a, b;
     bt_gemm_end end;
-    const uint16_t *rows; /* a */
-    size_t lda;
-    int k, panels, chunk_panels; /* of 64 of k, in all and of a chunk */
-    int chunks, blocks;          /* of a cluster: at least as many */
+    bt_gemm_rows rows;
+    int panels, chunk_panels; /* of 64 of k, in all and of a chunk */
+    int chunks, blocks;       /* of a cluster: at least as many */
     bool b_ready;
 } bt_gemm_narrow_task;
 
@@ -92,14 +116,18 @@ typedef struct bt_gemm_narrow_task {
 typedef struct bt_gemm_choice {
     bool small;
     bt_gemm_tile tile;
-    int head;   /* chunks that a tile's first worker sums; 0: all of them,
-                 * -1: as seems best */
-    int group;  /* 0: as seems best; see bt_gemm_task */
-    int blocks; /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
-                 * any number from that of the chunks to 8 */
-    int narrow; /* small: rows of b's in a tile of the narrow kernel, 16, 32 or
-                 * 64; 0: not by that one */
-    int chunk;  /* 0: the library's; another one gives other bits */
+    int head;    /* chunks that a tile's first worker sums; 0: all of them,
+                  * -1: as seems best */
+    int group;   /* 0: as seems best; see bt_gemm_task */
+    int blocks;  /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
+                  * any number from that of the chunks to 8 */
+    int narrow;  /* small: rows of b's in a tile of the narrow kernel, 32 or
+                  * 64; 0: not by that one */
+    int workers; /* small, not narrow, one block to a tile: how many blocks at
+                  * most; 0: as seems best */
+    int ahead;   /* small, not narrow: MB of weights that are brought to the L2
+                  * before the wait */
+    int chunk;   /* 0: the library's; another one gives other bits */
 } bt_gemm_choice;
 
 const char *bt_gemm_tile_name(bt_gemm_tile tile);
@@ -122,15 +150,16 @@ typedef int bt_gemm_large_fn(bt_gemm_tile tile, const bt_gemm_task *task,
 bt_gemm_large_fn bt_gemm_large_nt, bt_gemm_large_nn, bt_gemm_large_tn;
 /* Add up the partial sums that a task has left, of tiles of so many columns. */
 int bt_gemm_merge(int columns, const bt_gemm_task *task, void *stream);
-/* rows: 8, 16, 32 or 64, at least m. */
-int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
-                  void *stream);
+/* rows: 8, 16, 32 or 64, at least m. Other sources than given rows: 8. */
+int bt_gemm_small(bt_gemm_form form, int rows, bt_gemm_source source,
+                  const bt_gemm_small_task *task, void *stream);
 /* Of k: the unit of its steps. */
 int bt_gemm_small_step(int rows);
-/* Stages that fit beside the sums of so many chunks; 0: too many sums. */
-int bt_gemm_small_stages(int rows, int sums);
-/* rows as above, tile 16, 32 or 64. */
-int bt_gemm_narrow(bt_gemm_form form, int rows, int tile,
+/* Stages that fit beside the sums of so many chunks and, where it computes
+ * them, this many steps of the rows; 0: too many. */
+int bt_gemm_small_stages(int rows, bt_gemm_source source, int sums, int steps);
+/* rows and source as above, tile 32 or 64. */
+int bt_gemm_narrow(bt_gemm_form form, int rows, int tile, bt_gemm_source source,
                    const bt_gemm_narrow_task *task, void *stream);
 /* Of shared memory that a block needs. */
 int bt_gemm_narrow_bytes(int rows, int tile, int panels, int chunks,

@@ -9,6 +9,7 @@
 #define BT_CUDA_STREAM_H
 
 #include "backend/backend.h"
+#include "backend/cuda/held.h"
 #include "backend/cuda/kv_pages.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/step_graph.h"
@@ -69,7 +70,8 @@ typedef struct bt_cuda_stream {
     bt_cuda_kv_step kv_steps[BT_CUDA_KV_STEPS];
     uint64_t kv_versions; /* that were given out */
     bt_cuda_steps *steps; /* NULL until the first one */
-    int before;           /* in a step: the device that was current before */
+    bt_cuda_held held;
+    int before; /* in a step: the device that was current before */
 } bt_cuda_stream;
 
 static inline bt_cuda_stream *bt_cuda_stream_of(bt_stream *stream)
