@@ -1,24 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_few_gpu.c - products of few rows on a GPU, as decoding has them.
  *
- *     gemm_few_gpu [few] [chain] [layer]
+ *     gemm_few_gpu [few] [chain]
  *
  * few: single products of the shapes of GPT-2 124M and of a Llama of 1B, in
  * graphs of products with matrices that together do not fit the L2.
- * Microseconds of a product as it is chosen; by tiles of 64 rows of weights
- * with a ring of stages, by one block for each multiprocessor or two, or with
- * 16 MB brought to the L2 before the wait; and by narrow tiles of 32 and 64.
+ * Microseconds of a product as it is chosen, by tiles of 64 rows of weights
+ * with a ring of stages, and by narrow tiles of 32 and 64.
  *
  * chain: the four products of a layer, each of which reads what the one before
  * it has written, for all layers of the model, replayed as a graph with early
  * starts as in a step of decoding. Microseconds of a layer, and how many fewer
- * there are where one of the four is left out.
- *
- * layer: the same with the norms before the first and the third product, and
- * for Llama with the gated activation before the last one, as operations of
- * their own and carried out by the products. Medians of several replays. */
+ * there are where one of the four is left out. Medians of several replays. */
 #include "backend/cuda/gemm_task.h"
-#include "backend/cuda/step_graph.h"
 #include "base/error.h"
 #include "base/philox.h"
 
@@ -27,7 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RUNS = 15, WARM = 3, WAYS = 6, PRODUCTS = 4 };
+enum { RUNS = 15, WARM = 3, WAYS = 4, PRODUCTS = 4 };
 
 static int multiprocessors;
 static cudaEvent_t start, stop;
@@ -74,9 +68,8 @@ static uint16_t *random_tensor(size_t count)
 /* ---- ways -----------------------------------------------------------------
  */
 
-static const char *const way_names[WAYS] = { "chosen",    "ring",
-                                             "two rings", "ring, L2",
-                                             "narrow 32", "narrow 64" };
+static const char *const way_names[WAYS] = { "chosen", "ring", "narrow 32",
+                                             "narrow 64" };
 
 /* How a way carries out a product; false: it cannot. */
 static bool choice_of(bt_gemm_choice *c, const bt_cuda_gemm_args *p, int way)
@@ -85,17 +78,15 @@ static bool choice_of(bt_gemm_choice *c, const bt_cuda_gemm_args *p, int way)
     if (way == 0)
         return true;
     *c = (bt_gemm_choice){ .small = true };
-    if (way > 3) {
-        c->narrow = 8 << (way - 2);
+    if (way > 1) {
+        c->narrow = 8 << way;
         return bt_gemm_narrow_can(c, p);
     }
     int tiles = (int)(p->n + 63) / 64, chunks = (int)(p->k + 1023) / 1024;
     for (c->blocks = 1; c->blocks < 8 && c->blocks < chunks &&
                         tiles * c->blocks < multiprocessors * 9 / 10;)
         c->blocks *= 2;
-    c->workers = way == 2 ? 2 * multiprocessors : 0;
-    c->ahead = way == 3 ? 16 : 0;
-    return way == 1 || way == 3 || tiles > multiprocessors;
+    return true;
 }
 
 /* As a way has it, or as it is chosen. */
@@ -285,105 +276,9 @@ static void chain(const chain_model *m, uint16_t *x, uint16_t *y,
         }
 }
 
-/* ---- layers ---------------------------------------------------------------
- */
-
-/* What a layer reads and writes. */
-typedef struct layer_memory {
-    uint16_t *x, *sum, *y, *wide; /* wide: of the third product */
-    const uint16_t *w;
-    float *stats;
-} layer_memory;
-
-/* The product, with what comes before it as operations of their own or not. */
-static void queue_with(bt_cuda_gemm_args *p, bool apart)
-{
-    bauta_error err = { 0 };
-    if (apart && p->norm)
-        need(bt_cuda_norm(p->norm, stream, &err), err.message);
-    if (apart && p->gate)
-        need(bt_cuda_act(p->gate, stream, &err), err.message);
-    if (apart) {
-        p->norm = NULL;
-        p->gate = NULL;
-    }
-    need(bt_cuda_gemm(p, NULL, 0, stream, &err), err.message);
-}
-
-static double full_layer_us(const chain_model *m, size_t rows,
-                            const layer_memory *t, bool apart)
-{
-    static bt_cuda_steps *steps;
-    static uint64_t kind; // never one that came before: nothing is replayed
-    size_t used = 0, width = m->inputs[0], inner = m->inputs[3];
-    if (!steps)
-        steps = bt_cuda_steps_create();
-    capture();
-    need(!steps || !bt_cuda_step_begin(steps, stream, ++kind), "a step");
-    for (size_t l = 0; l < m->layers; l++)
-        for (int i = 0; i < PRODUCTS; i++) {
-            bt_cuda_norm_args norm = { .kind = m->bias ? BT_NORM_LAYER
-                                                       : BT_NORM_RMS,
-                                       .dtype = BAUTA_BFLOAT16,
-                                       .gain_dtype = BAUTA_BFLOAT16,
-                                       .rows = rows,
-                                       .heads = 1,
-                                       .width = width,
-                                       .epsilon = 1e-5f,
-                                       .x = { i ? t->y : t->x, 0 },
-                                       .residual = { i ? t->x : t->y, 0 },
-                                       .sum = { t->sum, 0 },
-                                       .y = { t->sum + rows * width, 0 },
-                                       .gain = t->w,
-                                       .bias = m->bias ? t->w : NULL,
-                                       .mean = t->stats,
-                                       .scale = t->stats + rows };
-            bt_cuda_act_args gate = { .act = BT_ACT_SILU,
-                                      .dtype = BAUTA_BFLOAT16,
-                                      .rows = rows,
-                                      .columns = inner,
-                                      .x = { t->wide, 2 * inner },
-                                      .by = { t->wide + inner, 2 * inner },
-                                      .y = { t->sum, inner } };
-            bool normed = i % 2 == 0, gated = i == 3 && !m->bias;
-            bt_cuda_gemm_args p = { .form = m->form,
-                                    .m = rows,
-                                    .n = m->outputs[i],
-                                    .k = m->inputs[i],
-                                    .a = normed  ? norm.y.data
-                                         : gated ? gate.y.data
-                                                 : t->wide,
-                                    .lda =
-                                        i == 1 ? m->outputs[0] : m->inputs[i],
-                                    .b = t->w + used,
-                                    .out = normed ? t->wide : t->y,
-                                    .bias = m->bias ? t->w : NULL,
-                                    .has_act = m->bias && i == 2,
-                                    .act = BT_ACT_GELU_TANH,
-                                    .b_ready = true,
-                                    .norm = normed ? &norm : NULL,
-                                    .gate = gated ? &gate : NULL };
-            used += p.n * p.k;
-            queue_with(&p, apart);
-        }
-    need(bt_cuda_step_end(steps), "a step");
-    return replay() / (double)m->layers;
-}
-
-static void layer(const chain_model *m, const layer_memory *t)
-{
-    static const size_t counts[] = { 1, 2, 4, 8 };
-    for (size_t r = 0; r < BT_LEN(counts); r++)
-        printf("%s, %zu rows: a layer's products, norms and gates %.2f us, "
-               "carried out by the products %.2f\n",
-               m->name, counts[r], full_layer_us(m, counts[r], t, true),
-               full_layer_us(m, counts[r], t, false));
-    fflush(stdout);
-}
-
 int main(int argc, char **argv)
 {
-    static const char *const all[] = { "", "few", "chain", "layer" };
+    static const char *const all[] = { "", "few", "chain" };
     int device = 0, count = argc > 1 ? argc : (int)BT_LEN(all);
     need(cudaGetDevice(&device) ||
              cudaDeviceGetAttribute(&multiprocessors,
@@ -397,8 +292,6 @@ int main(int argc, char **argv)
     uint16_t *out = random_tensor((size_t)64 * 128256);
     // All layers of the larger model, or the matrices of `few`.
     uint16_t *w = random_tensor((size_t)FEW_BYTES);
-    layer_memory t = { x, out, y, out + (size_t)64 * 32768, w, NULL };
-    need(cudaMalloc((void **)&t.stats, 4096), "cudaMalloc");
     for (int i = 1; i < count; i++) {
         const char *what = argc > 1 ? argv[i] : all[i];
         if (!strcmp(what, "few"))
@@ -406,9 +299,6 @@ int main(int argc, char **argv)
         else if (!strcmp(what, "chain"))
             for (size_t m = 0; m < BT_LEN(models); m++)
                 chain(&models[m], x, y, w);
-        else if (!strcmp(what, "layer"))
-            for (size_t m = 0; m < BT_LEN(models); m++)
-                layer(&models[m], &t);
         else
             need(true, "what is that?");
     }

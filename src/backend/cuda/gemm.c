@@ -126,7 +126,10 @@ bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
     const bt_cuda_norm_args *n = p->norm;
     const bt_cuda_act_args *g = p->gate;
     if (p->m == 0 || p->m > BT_GEMM_TAKES_ROWS || !p->n || !p->k ||
-        p->form == BT_GEMM_TN || !p->b_ready || (n && g))
+        p->form == BT_GEMM_TN || !p->b_ready || (n && g) ||
+        p->k > GATE_COLUMNS || p->n > BT_GEMM_NARROW_WEIGHTS / p->k ||
+        (p->n + 63) / 64 * ((p->k + BT_GEMM_CHUNK - 1) / BT_GEMM_CHUNK) >
+            BT_GEMM_TAKES_BLOCKS)
         return false;
     if (n)
         return n->dtype == BAUTA_BFLOAT16 && n->gain_dtype == BAUTA_BFLOAT16 &&
@@ -135,7 +138,7 @@ bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
                (uintptr_t)n->bias % 16 == 0 &&
                can_make(p, n->x, n->residual, n->sum, n->y);
     return g && g->dtype == BAUTA_BFLOAT16 && g->by.data && g->rows == p->m &&
-           g->columns == p->k && p->k <= GATE_COLUMNS &&
+           g->columns == p->k &&
            can_make(p, g->x, g->by, (bt_cuda_out){ NULL, 0 }, g->y);
 }
 
@@ -405,9 +408,11 @@ bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
 /* Rows of weights in a tile. Every block costs time, and so does a tile that is
  * so large that no block of the kernel that follows finds room beside it:
  * measured on an H200, 64 up to 16 rows and where there would be more blocks
- * than multiprocessors, else 32. 0: not all weights fit. */
+ * than multiprocessors, else 32. 0: the matrix is too large. */
 static int narrow_tile(const bt_cuda_gemm_args *p, int multiprocessors)
 {
+    if (p->k == 0 || p->n > BT_GEMM_NARROW_WEIGHTS / p->k)
+        return 0;
     for (int i = 0; i < 2; i++) {
         bt_gemm_choice c = { .small = true, .narrow = i ? 64 : 32 };
         narrow_shape s = narrow_of(&c, p);
@@ -417,12 +422,12 @@ static int narrow_tile(const bt_cuda_gemm_args *p, int multiprocessors)
             (few || c.narrow == 64))
             return c.narrow;
     }
-    return 0;
+    return p->norm || p->gate ? 64 : 0;
 }
 
 /* Tiles of 64 rows of weights, and clusters until all multiprocessors have
- * work. Where all weights fit the shared memory of the GPU, narrow tiles that
- * wait there for the rows. */
+ * work; for small matrices narrow tiles that wait in shared memory for the
+ * rows. */
 static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
                          int multiprocessors)
 {
@@ -514,33 +519,6 @@ static bauta_status launched(int status, bauta_error *err)
     return BAUTA_OK;
 }
 
-/* Spread a ring's chunks over so many blocks. False: the shared memory of one
- * has no room for its rows or sums. */
-static bool small_spread(bt_gemm_small_task *t, int rows, bt_gemm_source source,
-                         int blocks)
-{
-    t->blocks = blocks;
-    t->per = ceil_div((size_t)t->chunks, (size_t)blocks);
-    int steps = t->per * t->chunk_steps;
-    steps = steps < t->steps ? steps : t->steps;
-    t->stages =
-        bt_gemm_small_stages(rows, source, blocks > 1 ? t->per : 1, steps);
-    t->stages = t->stages < steps ? t->stages : steps;
-    return t->stages > 0;
-}
-
-/* Over as many as the choice says; rows that the product computes need more of
- * them where k is large. Without, sums of few chunks fit always. */
-static void small_fit(bt_gemm_small_task *t, int rows, bt_gemm_source source,
-                      int blocks)
-{
-    for (int more = blocks; more <= 8; more *= 2)
-        if (small_spread(t, rows, source, more) || source == BT_ROWS_GIVEN)
-            break;
-    if (!t->stages)
-        small_spread(t, rows, source, 1);
-}
-
 static bauta_status run_small(const bt_gemm_choice *choice,
                               const bt_cuda_gemm_args *p,
                               const bt_cuda_device *on, void *stream,
@@ -548,26 +526,26 @@ static bauta_status run_small(const bt_gemm_choice *choice,
 {
     int rows = small_rows(p), step = bt_gemm_small_step(rows);
     bool outside = p->form != BT_GEMM_NT; // b has k outside
-    bt_gemm_small_task t = { .end = end_of(p),
-                             .rows = rows_of(p),
-                             .b_ready = p->b_ready };
+    bt_gemm_small_task t = { .end = end_of(p), .b_ready = p->b_ready };
     t.steps = ceil_div(p->k, (size_t)step);
     t.chunk_steps = chunk_of(choice, p) / step;
     t.chunks = ceil_div((size_t)t.steps, (size_t)t.chunk_steps);
-    small_fit(&t, rows, source_of(p), choice->blocks);
-    t.tiles = t.workers = ceil_div(p->n, 64);
-    int most = choice->workers ? choice->workers : on->multiprocessors;
-    if (t.blocks == 1 && t.workers > most)
-        t.workers = most;
-    t.ahead = (choice->ahead << 20) / (t.workers * t.blocks) / (step * 64 * 2);
-    bauta_status status = encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
-                                 outside ? p->n : p->k, p->ldb, 64, err);
-    if (!status && source_of(p) == BT_ROWS_GIVEN)
-        status = encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
+    t.blocks = choice->blocks;
+    t.per = ceil_div((size_t)t.chunks, (size_t)t.blocks);
+    t.stages = bt_gemm_small_stages(rows, t.blocks > 1 ? t.per : 1);
+    if (!t.stages) {
+        t.blocks = 1;
+        t.per = t.chunks;
+        t.stages = bt_gemm_small_stages(rows, 1);
+    }
+    bauta_status status =
+        encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
+    if (!status)
+        status = encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
+                        outside ? p->n : p->k, p->ldb, 64, err);
     if (status)
         return status;
-    return launched(bt_gemm_small(p->form, rows, source_of(p), &t, stream),
-                    err);
+    return launched(bt_gemm_small(p->form, rows, &t, stream), err);
 }
 
 static bauta_status run_narrow(const bt_gemm_choice *choice,
@@ -662,6 +640,9 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     status = bt_cuda_device_init(&on, err);
     if (status)
         return status;
+    if ((p.norm || p.gate) && !choice->narrow)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "only narrow tiles take a norm or gate");
     if (choice->small)
         return choice->narrow ? run_narrow(choice, &p, &on, stream, err)
                               : run_small(choice, &p, &on, stream, err);

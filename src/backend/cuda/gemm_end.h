@@ -279,6 +279,40 @@ BT_DEVICE void end_write(const bt_gemm_end &e, float *v, uint2 bias, uint2 read,
         store_bf16<4>((uint16_t *)e.out + i * e.ldo + j, v, left);
 }
 
+/* The same for two elements and any kind: for kernels that do little of it. */
+BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
+{
+    int left = e.n - column;
+    size_t i = (size_t)row, j = (size_t)column;
+    float with[2];
+    if (e.bias) {
+        load_bf16<2>(with, e.bias + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] = __fadd_rn(v[x], with[x]);
+    }
+    if (e.pre)
+        store_bf16<2>(e.pre + i * e.ld_pre + j, v, left);
+    if (e.kind >= KIND_SLOPE) {
+        load_bf16<2>(with, e.slope + i * e.ld_slope + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] =
+                __fmul_rn(rounded(v[x]),
+                          act_slope_of((bt_act)(e.kind - KIND_SLOPE), with[x]));
+    } else if (e.kind >= KIND_ACT) {
+        for (int x = 0; x < 2; x++)
+            v[x] = act_of((bt_act)(e.kind - KIND_ACT), rounded(v[x]));
+    }
+    if (e.residual) {
+        load_bf16<2>(with, e.residual + i * e.ld_residual + j, left);
+        for (int x = 0; x < 2; x++)
+            v[x] = __fadd_rn(v[x], with[x]);
+    }
+    if (e.out_f32)
+        store_f32<2>((float *)e.out + i * e.ldo + j, v, e.accumulate, left);
+    else
+        store_bf16<2>((uint16_t *)e.out + i * e.ldo + j, v, left);
+}
+
 /* ---- pairs ----------------------------------------------------------------
  */
 
@@ -407,20 +441,6 @@ BT_DEVICE void finish_pairs(end_pairs<COUNT> &p, const bt_gemm_end &e)
 BT_DEVICE uint32_t load_two(const uint16_t *from, int left)
 {
     return left >= 2 ? *(const uint32_t *)from : from[0];
-}
-
-/* One pair; it is there. */
-BT_DEVICE void end_two(const bt_gemm_end &e, const float *v, int row,
-                       int column)
-{
-    end_pairs<1> p;
-    p.v[0][0] = v[0];
-    p.v[0][1] = v[1];
-    p.bias[0] = e.bias ? load_two(e.bias + column, e.n - column) : 0;
-    p.row[0] = row;
-    p.column[0] = column;
-    p.in[0] = true;
-    finish_pairs(p, e);
 }
 
 #endif

@@ -60,15 +60,6 @@ BT_DEVICE void tma_load_matrix(void *to, const CUtensorMap *map, int column,
                  : "memory");
 }
 
-/* Bring a box into the L2. */
-BT_DEVICE void tma_prefetch_matrix(const CUtensorMap *map, int column, int row)
-{
-    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile "
-                 "[%0, {%1, %2}];" ::"l"(map),
-                 "r"(column), "r"(row)
-                 : "memory");
-}
-
 BT_DEVICE void tma_store_matrix(const CUtensorMap *map, int column, int row,
                                 const void *from)
 {

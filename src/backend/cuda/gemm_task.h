@@ -15,6 +15,10 @@ enum {
     BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
     BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
     BT_GEMM_JOINED = 4,      /* partial sums that a tile's first block adds */
+    /* Elements of matrices that narrow tiles are chosen for: GPT-2's. Larger
+     * ones keep the next kernel from fetching its weights ahead. */
+    BT_GEMM_NARROW_WEIGHTS = 2400 << 10,
+    BT_GEMM_TAKES_BLOCKS = 128, /* of a product that takes a norm or gate */
     /* Of shared memory that a block of the narrow kernel may ask for: all but
      * what a norm's sums take. */
     BT_GEMM_NARROW_BYTES = (227 << 10) - 512
@@ -91,12 +95,8 @@ typedef struct bt_gemm_rows {
 typedef struct bt_gemm_small_task {
     CUtensorMap a, b;
     bt_gemm_end end;
-    bt_gemm_rows rows;
     int steps, chunk_steps, chunks;
-    int tiles, workers;      /* clusters, which take one tile after another */
     int blocks, per, stages; /* of a cluster; chunks and stages of a block */
-    int ahead; /* steps that are brought to the L2 after those of the stages,
-                * before the kernel that this one depends on has ended */
     bool b_ready;
 } bt_gemm_small_task;
 
@@ -116,18 +116,14 @@ typedef struct bt_gemm_narrow_task {
 typedef struct bt_gemm_choice {
     bool small;
     bt_gemm_tile tile;
-    int head;    /* chunks that a tile's first worker sums; 0: all of them,
-                  * -1: as seems best */
-    int group;   /* 0: as seems best; see bt_gemm_task */
-    int blocks;  /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
-                  * any number from that of the chunks to 8 */
-    int narrow;  /* small: rows of b's in a tile of the narrow kernel, 32 or
-                  * 64; 0: not by that one */
-    int workers; /* small, not narrow, one block to a tile: how many blocks at
-                  * most; 0: as seems best */
-    int ahead;   /* small, not narrow: MB of weights that are brought to the L2
-                  * before the wait */
-    int chunk;   /* 0: the library's; another one gives other bits */
+    int head;   /* chunks that a tile's first worker sums; 0: all of them,
+                 * -1: as seems best */
+    int group;  /* 0: as seems best; see bt_gemm_task */
+    int blocks; /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
+                 * any number from that of the chunks to 8 */
+    int narrow; /* small: rows of b's in a tile of the narrow kernel, 32 or
+                 * 64; 0: not by that one */
+    int chunk;  /* 0: the library's; another one gives other bits */
 } bt_gemm_choice;
 
 const char *bt_gemm_tile_name(bt_gemm_tile tile);
@@ -150,15 +146,14 @@ typedef int bt_gemm_large_fn(bt_gemm_tile tile, const bt_gemm_task *task,
 bt_gemm_large_fn bt_gemm_large_nt, bt_gemm_large_nn, bt_gemm_large_tn;
 /* Add up the partial sums that a task has left, of tiles of so many columns. */
 int bt_gemm_merge(int columns, const bt_gemm_task *task, void *stream);
-/* rows: 8, 16, 32 or 64, at least m. Other sources than given rows: 8. */
-int bt_gemm_small(bt_gemm_form form, int rows, bt_gemm_source source,
-                  const bt_gemm_small_task *task, void *stream);
+/* rows: 8, 16, 32 or 64, at least m. */
+int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
+                  void *stream);
 /* Of k: the unit of its steps. */
 int bt_gemm_small_step(int rows);
-/* Stages that fit beside the sums of so many chunks and, where it computes
- * them, this many steps of the rows; 0: too many. */
-int bt_gemm_small_stages(int rows, bt_gemm_source source, int sums, int steps);
-/* rows and source as above, tile 32 or 64. */
+/* Stages that fit beside the sums of so many chunks; 0: too many sums. */
+int bt_gemm_small_stages(int rows, int sums);
+/* rows as above, tile 32 or 64. Other sources than given rows: 8 rows. */
 int bt_gemm_narrow(bt_gemm_form form, int rows, int tile, bt_gemm_source source,
                    const bt_gemm_narrow_task *task, void *stream);
 /* Of shared memory that a block needs. */
