@@ -56,6 +56,16 @@ bt_tensor *bt_op_embedding(bt_tape *tape, bt_tensor *table, const uint32_t *ids,
     return y;
 }
 
+bt_tensor *bt_op_embedding_of(bt_tape *tape, bt_tensor *table,
+                              const bt_tensor *ids, float scale)
+{
+    if (!table || !ids)
+        return NULL;
+    bt_tensor *y = bt_tape_output(tape, ids->rows, table->columns, false);
+    bt_embedding_args args = { table, y, ids, scale };
+    return y && BT_TAPE_RUN(tape, embedding, &args) ? y : NULL;
+}
+
 /* ---- Sum ---------------------------------------------------------------- */
 
 /* The sum of two types is float32. */
@@ -487,14 +497,4 @@ bt_tensor *bt_op_dropout(bt_tape *tape, bt_tensor *x, float rate, uint64_t seed,
     if (y->requires_grad)
         bt_tape_record(tape, dropout_backward, r, y);
     return y;
-}
-
-bt_tensor *bt_op_embedding_of(bt_tape *tape, bt_tensor *table,
-                              const bt_tensor *ids, float scale)
-{
-    if (!table || !ids)
-        return NULL;
-    bt_tensor *y = bt_tape_output(tape, ids->rows, table->columns, false);
-    bt_embedding_args args = { table, y, ids, scale };
-    return y && BT_TAPE_RUN(tape, embedding, &args) ? y : NULL;
 }

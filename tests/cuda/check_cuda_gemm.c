@@ -174,11 +174,11 @@ static void describe(char *text, size_t size, const problem *q,
     const bt_cuda_gemm_args *p = &q->p;
     snprintf(text, size,
              "%s %zu x %zu x %zu f32 %d acc %d bias %d act %d/%d "
-             "slope %d res %d pre %d: %s head %d blocks %d",
+             "slope %d res %d pre %d: %s head %d blocks %d narrow %d",
              forms[p->form], p->m, p->n, p->k, p->out_f32, p->accumulate,
              !!p->bias, p->has_act, (int)p->act, !!p->slope, !!p->residual,
              !!p->pre, c->small ? "small" : bt_gemm_tile_name(c->tile), c->head,
-             c->blocks);
+             c->blocks, c->narrow);
 }
 
 static void check_choice(const problem *q, const bt_gemm_choice *c,
@@ -326,6 +326,17 @@ static void every_choice(const problem *q, const uint8_t *want)
         if (p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN)
             check_choice(q, &c, want);
     }
+    // One block for each chunk, and some that have none.
+    for (int tile = 32; tile <= 64; tile *= 2)
+        for (int blocks = 0; blocks <= 8; blocks += 1 + (int)below(3)) {
+            bt_gemm_choice c = { .small = true,
+                                 .narrow = tile,
+                                 .blocks = blocks };
+            if (blocks && blocks <= chunks)
+                continue;
+            if (bt_gemm_narrow_can(&c, p))
+                check_choice(q, &c, want);
+        }
     bt_gemm_choice c;
     bt_gemm_choose(&c, p, WORKSPACE, multiprocessors);
     check_choice(q, &c, want);
@@ -371,6 +382,196 @@ static void random_large(int count)
         uint8_t *want = result(&q, NULL);
         every_choice(&q, want);
         free(want);
+        unmake(&q);
+    }
+}
+
+/* The products of decoding: few rows, and matrices as models have them. */
+static void random_few(int count)
+{
+    static const size_t outputs[] = { 768, 2304, 3072, 2048, 1000, 50 };
+    static const size_t inputs[] = { 64, 768, 1024, 2048, 3072, 8192 };
+    static const size_t rows[] = { 1, 2, 8, 9, 16, 17, 32, 33, 64 };
+    for (int i = 0; i < count; i++) {
+        problem q;
+        make(&q, below(2) ? BT_GEMM_NT : BT_GEMM_NN,
+             rows[(size_t)i % BT_LEN(rows)], outputs[below(BT_LEN(outputs))],
+             inputs[below(BT_LEN(inputs))], below(2));
+        q.p.b_ready = below(2);
+        uint8_t *want = result(&q, NULL);
+        every_choice(&q, want);
+        free(want);
+        unmake(&q);
+    }
+}
+
+/* ---- norms and gates --------------------------------------------------------
+ */
+
+/* An operation that a product carries out, and all that it writes. */
+typedef struct before {
+    bool gated;
+    bt_cuda_norm_args norm;
+    bt_cuda_act_args gate;
+    uint16_t *x, *with, *sum, *gain, *bias; /* of the device */
+    float *stats;                           /* mean, scale */
+    size_t sum_bytes, stats_bytes;
+} before;
+
+static uint16_t *random_device(size_t rows, size_t stride, float width)
+{
+    uint16_t *device;
+    free(random_matrix(&device, rows, stride, width));
+    return device;
+}
+
+static void before_make(before *o, const problem *q)
+{
+    const bt_cuda_gemm_args *p = &q->p;
+    size_t ldx = some_stride(p->k), ld_with = some_stride(p->k);
+    memset(o, 0, sizeof(*o));
+    o->gated = below(3) == 0;
+    o->x = random_device(p->m, ldx, 2.0f);
+    if (o->gated || below(2))
+        o->with = random_device(p->m, ld_with, 2.0f);
+    if (o->gated) {
+        o->gate =
+            (bt_cuda_act_args){ .act = (bt_act)below(4),
+                                .dtype = BAUTA_BFLOAT16,
+                                .rows = p->m,
+                                .columns = p->k,
+                                .x = { o->x, ldx },
+                                .by = { o->with, ld_with },
+                                .y = { (void *)(uintptr_t)p->a, p->lda } };
+        return;
+    }
+    size_t ld_sum = some_stride(p->k);
+    o->sum_bytes = p->m * ld_sum * 2;
+    o->stats_bytes = 2 * p->m * sizeof(float);
+    o->sum = random_device(p->m, ld_sum, 1.0f);
+    need_cuda(cudaMalloc((void **)&o->stats, o->stats_bytes), "cudaMalloc");
+    o->gain = random_device(1, p->k, 1.0f);
+    if (below(2))
+        o->bias = random_device(1, p->k, 1.0f);
+    o->norm = (bt_cuda_norm_args){
+        .kind = below(2) ? BT_NORM_RMS : BT_NORM_LAYER,
+        .dtype = BAUTA_BFLOAT16,
+        .gain_dtype = BAUTA_BFLOAT16,
+        .rows = p->m,
+        .heads = 1,
+        .width = p->k,
+        .epsilon = 1e-5f,
+        .x = { o->x, ldx },
+        .residual = { o->with, ld_with },
+        .sum = { o->with ? o->sum : NULL, ld_sum },
+        .y = { (void *)(uintptr_t)p->a, p->lda },
+        .gain = o->gain,
+        .bias = o->bias,
+        .mean = o->stats,
+        .scale = o->stats + p->m,
+    };
+}
+
+static void before_unmake(before *o)
+{
+    cudaFree(o->x);
+    cudaFree(o->with);
+    cudaFree(o->sum);
+    cudaFree(o->gain);
+    cudaFree(o->bias);
+    cudaFree(o->stats);
+}
+
+/* Forget what it has written: y is as it was made, with NaN after the rows. */
+static void before_clear(const before *o, const problem *q)
+{
+    need_cuda(cudaMemcpy((void *)(uintptr_t)q->p.a, q->a, q->p.m * q->p.lda * 2,
+                         cudaMemcpyHostToDevice),
+              "cudaMemcpy");
+    if (o->gated)
+        return;
+    need_cuda(cudaMemset(o->sum, 0x55, o->sum_bytes), "cudaMemset");
+    need_cuda(cudaMemset(o->stats, 0x55, o->stats_bytes), "cudaMemset");
+}
+
+/* y, sum, mean and scale. */
+static uint8_t *before_results(const before *o, const problem *q, size_t *size)
+{
+    size_t y = q->p.m * q->p.lda * 2;
+    *size = y + o->sum_bytes + o->stats_bytes;
+    uint8_t *got = malloc(*size);
+    need_cuda(cudaMemcpy(got, q->p.a, y, cudaMemcpyDeviceToHost), "cudaMemcpy");
+    if (!o->gated) {
+        need_cuda(
+            cudaMemcpy(got + y, o->sum, o->sum_bytes, cudaMemcpyDeviceToHost),
+            "cudaMemcpy");
+        need_cuda(cudaMemcpy(got + y + o->sum_bytes, o->stats, o->stats_bytes,
+                             cudaMemcpyDeviceToHost),
+                  "cudaMemcpy");
+    }
+    return got;
+}
+
+static void check_taken(problem *q, const before *o, const bt_gemm_choice *c,
+                        const uint8_t *want, const uint8_t *wrote)
+{
+    char text[200];
+    size_t size;
+    before_clear(o, q);
+    check_choice(q, c, want);
+    uint8_t *got = before_results(o, q, &size);
+    checks++;
+    if (memcmp(got, wrote, size)) {
+        describe(text, sizeof(text), q, c);
+        FAIL("%s: %s%s writes other results in a product", text,
+             o->gated                      ? "a gate"
+             : o->norm.kind == BT_NORM_RMS ? "RMS norm"
+                                           : "layer norm",
+             o->with && !o->gated ? " with a residual" : "");
+    }
+    free(got);
+}
+
+/* A product that carries out a norm or a gate has the bits of the two. */
+static void random_taken(int count)
+{
+    static const size_t widths[] = { 8,    56,   64,   72,   128,  136,
+                                     256,  264,  512,  768,  1000, 1024,
+                                     1032, 1536, 2040, 2048, 100,  2056 };
+    static const size_t outputs[] = { 8, 50, 64, 768, 1000, 2304, 9000 };
+    for (int i = 0; i < count; i++) {
+        problem q;
+        before o;
+        bauta_error err = { 0 };
+        size_t size, k = widths[(size_t)i % BT_LEN(widths)];
+        make(&q, below(2) ? BT_GEMM_NT : BT_GEMM_NN, 1 + below(8),
+             outputs[below(BT_LEN(outputs))], k, below(2));
+        q.p.b_ready = true;
+        before_make(&o, &q);
+        before_clear(&o, &q);
+        need(o.gated ? bt_cuda_act(&o.gate, NULL, &err)
+                     : bt_cuda_norm(&o.norm, NULL, &err),
+             &err);
+        uint8_t *want = result(&q, NULL);
+        uint8_t *wrote = before_results(&o, &q, &size);
+        q.p.norm = o.gated ? NULL : &o.norm;
+        q.p.gate = o.gated ? &o.gate : NULL;
+        checks++;
+        size_t blocks = (q.p.n + 63) / 64 * ((k + 1023) / 1024);
+        if (bt_cuda_gemm_takes(&q.p) != (k % 8 == 0 && (o.gated || k <= 2048) &&
+                                         q.p.n * k <= BT_GEMM_NARROW_WEIGHTS &&
+                                         blocks <= BT_GEMM_TAKES_BLOCKS))
+            FAIL("%zu x %zu: taken or not, and it should be otherwise", q.p.n,
+                 k);
+        for (int way = 0; way < 3 && bt_cuda_gemm_takes(&q.p); way++) {
+            bt_gemm_choice c = { .small = true, .narrow = 32 << way };
+            if (way == 2)
+                bt_gemm_choose(&c, &q.p, 0, multiprocessors);
+            check_taken(&q, &o, &c, want, wrote);
+        }
+        free(want);
+        free(wrote);
+        before_unmake(&o);
         unmake(&q);
     }
 }
@@ -493,6 +694,8 @@ int main(int argc, char **argv)
     need_cuda(cudaMemset(workspace, 0, BT_GEMM_ZEROS), "cudaMemset");
     refusals();
     random_small(quick ? 6 : 60);
+    random_few(quick ? 9 : 54);
+    random_taken(quick ? 18 : 180);
     not_finite(70, 90, 700);
     not_finite(20, 90, 1300);
     if (!quick) {

@@ -41,6 +41,20 @@ static void leave(int before)
         return gpu_status;                                          \
     } while (0)
 
+/* The same, after what the stream holds. */
+static bauta_status after_held(bt_stream *stream, bauta_error *err)
+{
+    return bt_cuda_held_queue(bt_cuda_stream_of(stream), err);
+}
+
+#define ON_GPU_AFTER_HELD(stream, err, call)                \
+    do {                                                    \
+        bauta_status held_status = after_held(stream, err); \
+        if (held_status)                                    \
+            return held_status;                             \
+        ON_GPU(stream, err, call);                          \
+    } while (0)
+
 /* ---- Streams ----------------------------------------------------------- */
 
 static void stream_free(bt_stream *stream)
@@ -54,7 +68,8 @@ static void stream_free(bt_stream *stream)
 
 static bauta_status sync_stream(bt_stream *stream, bauta_error *err)
 {
-    ON_GPU(stream, err, bt_cuda_stream_wait(bt_cuda_stream_of(stream), err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_stream_wait(bt_cuda_stream_of(stream), err));
 }
 
 /* ---- Steps ------------------------------------------------------------- */
@@ -79,10 +94,11 @@ static bauta_status step_end(bt_stream *base, bauta_error *err)
     bt_cuda_stream *stream = bt_cuda_stream_of(base);
     if (!bt_cuda_stepping(stream->queue))
         return BAUTA_OK;
+    bauta_status status = bt_cuda_held_queue(stream, err);
     int error = bt_cuda_step_end(stream->steps);
-    bauta_status status =
-        error ? bt_cuda_failed(error, "a step of decoding failed", err)
-              : BAUTA_OK;
+    if (!status)
+        status = error ? bt_cuda_failed(error, "a step of decoding failed", err)
+                       : BAUTA_OK;
     bauta_status marked = bt_cuda_sampling_mark(stream, status ? NULL : err);
     leave(stream->before);
     return status ? status : marked;
@@ -94,9 +110,9 @@ static bauta_status sample_queue(bt_stream *stream, bt_sampling **sampling,
                                  const bt_sample_args *args, bt_tensor *tokens,
                                  bauta_error *err)
 {
-    ON_GPU(stream, err,
-           bt_cuda_sample_queue(bt_cuda_stream_of(stream), sampling, args,
-                                tokens, err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_sample_queue(bt_cuda_stream_of(stream), sampling,
+                                           args, tokens, err));
 }
 
 static bauta_status sample_read(bt_stream *stream, bt_sampling *sampling,
@@ -138,6 +154,7 @@ static bauta_status buffer_alloc(bt_stream *stream, bt_buffer *out,
 /* An address says which GPU it is on. */
 static void buffer_free(bt_buffer *buffer)
 {
+    bt_cuda_held_leave();
     bt_cuda_step_leave();
     if (buffer->memory && cudaFree(buffer->memory))
         cudaGetLastError();
@@ -148,27 +165,28 @@ static bauta_status upload(bt_stream *stream, const bt_buffer *to,
                            size_t offset, const void *from, size_t bytes,
                            bauta_error *err)
 {
-    ON_GPU(stream, err,
-           bt_cuda_stream_upload(bt_cuda_stream_of(stream),
-                                 (char *)to->memory + offset, from, bytes,
-                                 err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_stream_upload(bt_cuda_stream_of(stream),
+                                            (char *)to->memory + offset, from,
+                                            bytes, err));
 }
 
 static bauta_status download(bt_stream *stream, void *to, const bt_buffer *from,
                              size_t offset, size_t bytes, bauta_error *err)
 {
-    ON_GPU(stream, err,
-           bt_cuda_stream_download(bt_cuda_stream_of(stream), to,
-                                   (const char *)from->memory + offset, bytes,
-                                   err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_stream_download(
+                          bt_cuda_stream_of(stream), to,
+                          (const char *)from->memory + offset, bytes, err));
 }
 
 static bauta_status fill(bt_stream *stream, const bt_buffer *to, size_t offset,
                          unsigned char value, size_t bytes, bauta_error *err)
 {
-    ON_GPU(stream, err,
-           bt_cuda_stream_fill(bt_cuda_stream_of(stream),
-                               (char *)to->memory + offset, value, bytes, err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_stream_fill(bt_cuda_stream_of(stream),
+                                          (char *)to->memory + offset, value,
+                                          bytes, err));
 }
 
 /* ---- Plans ------------------------------------------------------------- */
@@ -177,9 +195,9 @@ static bauta_status plan_build(bt_stream *stream, bt_attention_plan **plan,
                                const bt_batch_mask *mask, bt_plan_use use,
                                bauta_error *err)
 {
-    ON_GPU(stream, err,
-           bt_cuda_attention_plan_build(bt_cuda_stream_of(stream), plan, mask,
-                                        use, err));
+    ON_GPU_AFTER_HELD(stream, err,
+                      bt_cuda_attention_plan_build(bt_cuda_stream_of(stream),
+                                                   plan, mask, use, err));
 }
 
 static void plan_free(bt_attention_plan *plan)
@@ -243,10 +261,16 @@ static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
 
 /* ---- The table --------------------------------------------------------- */
 
+/* A product may take along what the stream holds. */
 #define ENTRY(name)                                                        \
     static bauta_status run_##name(                                        \
         bt_stream *stream, const bt_##name##_args *args, bauta_error *err) \
     {                                                                      \
+        bauta_status status = BAUTA_OK;                                    \
+        if (BT_OP_##name != BT_OP_linear)                                  \
+            status = bt_cuda_held_queue(bt_cuda_stream_of(stream), err);   \
+        if (status)                                                        \
+            return status;                                                 \
         ON_GPU(stream, err,                                                \
                bt_cuda_op_##name(bt_cuda_stream_of(stream), args, err));   \
     }

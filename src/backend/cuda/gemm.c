@@ -8,6 +8,12 @@
 #include <cuda_runtime_api.h>
 #include <limits.h>
 
+enum {
+    NARROW_BLOCKS = 8,   /* of a cluster, at most */
+    NORM_COLUMNS = 2048, /* that a product normalizes, at most */
+    GATE_COLUMNS = 8192  /* and whose gates it applies */
+};
+
 /* ---- arguments ---------------------------------------------------------- */
 
 static size_t or_length(size_t stride, size_t length)
@@ -70,6 +76,115 @@ static bool ends_anyhow(const bt_cuda_gemm_args *p)
            (!p->slope || p->form == BT_GEMM_NN);
 }
 
+/* ---- what comes before ------------------------------------------------- */
+
+/* A matrix that threads read or write eight columns at a time. */
+typedef struct whole_matrix {
+    const void *at;
+    size_t stride, rows, columns;
+} whole_matrix;
+
+static bool is_whole(whole_matrix x)
+{
+    return x.columns % 8 == 0 && (uintptr_t)x.at % 16 == 0 &&
+           (x.rows <= 1 || x.stride % 8 == 0);
+}
+
+static bool overlaps(whole_matrix x, whole_matrix y)
+{
+    uintptr_t a = (uintptr_t)x.at, b = (uintptr_t)y.at;
+    size_t after_a = ((x.rows - 1) * x.stride + x.columns) * 2;
+    size_t after_b = ((y.rows - 1) * y.stride + y.columns) * 2;
+    return a && b && a < b + after_b && b < a + after_a;
+}
+
+/* Whether all blocks can compute y from two matrices, while some write it. */
+static bool can_make(const bt_cuda_gemm_args *p, bt_cuda_in x, bt_cuda_in with,
+                     bt_cuda_out sum, bt_cuda_out y)
+{
+    const whole_matrix in[] = {
+        { x.data, or_length(x.stride, p->k), p->m, p->k },
+        { with.data, or_length(with.stride, p->k), p->m, p->k }
+    };
+    const whole_matrix out[] = {
+        { y.data, or_length(y.stride, p->k), p->m, p->k },
+        { sum.data, or_length(sum.stride, p->k), p->m, p->k }
+    };
+    for (size_t i = 0; i < BT_LEN(in); i++) {
+        if (!is_whole(in[i]) || !is_whole(out[i]))
+            return false;
+        for (size_t j = 0; j < BT_LEN(out); j++)
+            if (overlaps(in[i], out[j]))
+                return false;
+    }
+    return p->a == y.data &&
+           (p->m == 1 || or_length(p->lda, p->k) == out[0].stride);
+}
+
+bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
+{
+    const bt_cuda_norm_args *n = p->norm;
+    const bt_cuda_act_args *g = p->gate;
+    if (p->m == 0 || p->m > BT_GEMM_TAKES_ROWS || !p->n || !p->k ||
+        p->form == BT_GEMM_TN || !p->b_ready || (n && g) ||
+        p->k > GATE_COLUMNS || p->n > BT_GEMM_NARROW_WEIGHTS / p->k ||
+        (p->n + 63) / 64 * ((p->k + BT_GEMM_CHUNK - 1) / BT_GEMM_CHUNK) >
+            BT_GEMM_TAKES_BLOCKS)
+        return false;
+    if (n)
+        return n->dtype == BAUTA_BFLOAT16 && n->gain_dtype == BAUTA_BFLOAT16 &&
+               n->heads == 1 && n->rows == p->m && n->width == p->k &&
+               p->k <= NORM_COLUMNS && (uintptr_t)n->gain % 16 == 0 &&
+               (uintptr_t)n->bias % 16 == 0 &&
+               can_make(p, n->x, n->residual, n->sum, n->y);
+    return g && g->dtype == BAUTA_BFLOAT16 && g->by.data && g->rows == p->m &&
+           g->columns == p->k &&
+           can_make(p, g->x, g->by, (bt_cuda_out){ NULL, 0 }, g->y);
+}
+
+static bt_gemm_source source_of(const bt_cuda_gemm_args *p)
+{
+    return p->norm ? BT_ROWS_NORM : p->gate ? BT_ROWS_GATED : BT_ROWS_GIVEN;
+}
+
+static bt_gemm_rows rows_of(const bt_cuda_gemm_args *p)
+{
+    bt_gemm_rows r = {
+        .x = p->a, .ldx = p->lda, .m = (int)p->m, .k = (int)p->k
+    };
+    bt_cuda_in with = { NULL, 0 };
+    bt_cuda_out y = { NULL, 0 };
+    if (p->norm) {
+        const bt_cuda_norm_args *n = p->norm;
+        r.x = n->x.data;
+        r.ldx = or_length(n->x.stride, p->k);
+        with = n->residual;
+        y = n->y;
+        r.sum = n->sum.data;
+        r.ld_sum = or_length(n->sum.stride, p->k);
+        r.gain = n->gain;
+        r.bias = n->bias;
+        r.mean = n->mean;
+        r.scale = n->scale;
+        r.inverse = 1.0f / (float)n->width;
+        r.epsilon = n->epsilon;
+        r.rms = n->kind == BT_NORM_RMS;
+    } else if (p->gate) {
+        r.x = p->gate->x.data;
+        r.ldx = or_length(p->gate->x.stride, p->k);
+        with = p->gate->by;
+        y = p->gate->y;
+        r.act = p->gate->act;
+    }
+    r.with = with.data;
+    r.ld_with = or_length(with.stride, p->k);
+    r.y = y.data;
+    r.ld_y = or_length(y.stride, p->k);
+    return r;
+}
+
+/* ---- checks ------------------------------------------------------------ */
+
 /* `small`: by the kernel for few rows, or by the reference. */
 static bauta_status check(const bt_cuda_gemm_args *p, bool small,
                           bauta_error *err)
@@ -85,6 +200,10 @@ static bauta_status check(const bt_cuda_gemm_args *p, bool small,
     if (p->has_act && p->slope)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a product has an activation or its slope, not both");
+    if ((p->norm || p->gate) && (!small || !bt_cuda_gemm_takes(p)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "no product of %zu x %zu x %zu takes this norm or gate",
+                       p->m, p->n, p->k);
     if (!small && !ends_anyhow(p) && !takes_turns(p))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "no kernel of many rows ends like this product");
@@ -257,6 +376,58 @@ static int small_rows(const bt_cuda_gemm_args *p)
     return p->m <= 8 ? 8 : p->m <= 16 ? 16 : p->m <= 32 ? 32 : 64;
 }
 
+/* How the narrow kernel divides k. */
+typedef struct narrow_shape {
+    int panels, chunk_panels, chunks, blocks;
+} narrow_shape;
+
+static narrow_shape narrow_of(const bt_gemm_choice *choice,
+                              const bt_cuda_gemm_args *p)
+{
+    narrow_shape s = { .panels = ceil_div(p->k, BT_GEMM_STEP),
+                       .chunk_panels = chunk_of(choice, p) / BT_GEMM_STEP };
+    s.chunks = ceil_div((size_t)s.panels, (size_t)s.chunk_panels);
+    if (s.chunk_panels > s.panels)
+        s.chunk_panels = s.panels;
+    s.blocks = choice->blocks > s.chunks ? choice->blocks : s.chunks;
+    return s;
+}
+
+bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
+                        const bt_cuda_gemm_args *p)
+{
+    narrow_shape s = narrow_of(choice, p);
+    return p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN && p->k &&
+           s.chunk_panels <= BT_GEMM_CHUNK / BT_GEMM_STEP &&
+           (choice->narrow == 32 || choice->narrow == 64) &&
+           s.blocks <= NARROW_BLOCKS &&
+           bt_gemm_narrow_bytes(small_rows(p), choice->narrow, s.chunk_panels,
+                                s.chunks, s.blocks) <= BT_GEMM_NARROW_BYTES;
+}
+
+/* Rows of weights in a tile. Every block costs time, and so does a tile that is
+ * so large that no block of the kernel that follows finds room beside it:
+ * measured on an H200, 64 up to 16 rows and where there would be more blocks
+ * than multiprocessors, else 32. 0: the matrix is too large. */
+static int narrow_tile(const bt_cuda_gemm_args *p, int multiprocessors)
+{
+    if (p->k == 0 || p->n > BT_GEMM_NARROW_WEIGHTS / p->k)
+        return 0;
+    for (int i = 0; i < 2; i++) {
+        bt_gemm_choice c = { .small = true, .narrow = i ? 64 : 32 };
+        narrow_shape s = narrow_of(&c, p);
+        int blocks = ceil_div(p->n, (size_t)c.narrow) * s.chunks;
+        bool few = p->m > 16 || p->n <= 1024;
+        if (bt_gemm_narrow_can(&c, p) && blocks <= multiprocessors &&
+            (few || c.narrow == 64))
+            return c.narrow;
+    }
+    return p->norm || p->gate ? 64 : 0;
+}
+
+/* Tiles of 64 rows of weights, and clusters until all multiprocessors have
+ * work; for small matrices narrow tiles that wait in shared memory for the
+ * rows. */
 static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
                          int multiprocessors)
 {
@@ -264,7 +435,10 @@ static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
     int chunks = ceil_div(p->k, BT_GEMM_CHUNK);
     choice->small = true;
     choice->blocks = 1;
-    while (choice->blocks < 8 && choice->blocks < chunks &&
+    choice->narrow = narrow_tile(p, multiprocessors);
+    if (choice->narrow)
+        choice->blocks = chunks;
+    while (!choice->narrow && choice->blocks < 8 && choice->blocks < chunks &&
            tiles * choice->blocks < multiprocessors * 9 / 10)
         choice->blocks *= 2;
 }
@@ -302,26 +476,38 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
 /* ---- launches --------------------------------------------------------------
  */
 
-/* A matrix as the copy engine sees it: rows of `columns` elements, boxes of 64
- * columns and `box_rows` rows. Beyond its ends it reads as zero. */
-static bauta_status encode(CUtensorMap *map, const bt_cuda_device *on,
-                           const char *name, const void *at, size_t rows,
-                           size_t columns, size_t stride, int box_rows,
-                           bauta_error *err)
+/* A matrix as the copy engine sees it: rows of `columns` elements, boxes of
+ * `box_columns` columns, 32 or 64, and `box_rows` rows, whose lines are
+ * swizzled. Beyond its ends it reads as zero. */
+static bauta_status encode_box(CUtensorMap *map, const bt_cuda_device *on,
+                               const char *name, const void *at, size_t rows,
+                               size_t columns, size_t stride, int box_rows,
+                               int box_columns, bauta_error *err)
 {
     cuuint64_t sizes[2] = { columns, rows }, strides[1] = { stride * 2 };
-    cuuint32_t box[2] = { 64, (cuuint32_t)box_rows }, steps[2] = { 1, 1 };
+    cuuint32_t box[2] = { (cuuint32_t)box_columns, (cuuint32_t)box_rows };
+    cuuint32_t steps[2] = { 1, 1 };
+    CUtensorMapSwizzle swizzle = box_columns == 64 ? CU_TENSOR_MAP_SWIZZLE_128B
+                                                   : CU_TENSOR_MAP_SWIZZLE_64B;
     CUresult result = on->tensor_map_encode(
         map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 2, (void *)(uintptr_t)at, sizes,
-        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE,
-        CU_TENSOR_MAP_SWIZZLE_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
-        CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+        strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, swizzle,
+        CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     if (result)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "%s of %zu x %zu with stride %zu is nothing for the "
                        "GPU's copy engine (%d)",
                        name, rows, columns, stride, (int)result);
     return BAUTA_OK;
+}
+
+static bauta_status encode(CUtensorMap *map, const bt_cuda_device *on,
+                           const char *name, const void *at, size_t rows,
+                           size_t columns, size_t stride, int box_rows,
+                           bauta_error *err)
+{
+    return encode_box(map, on, name, at, rows, columns, stride, box_rows, 64,
+                      err);
 }
 
 static bauta_status launched(int status, bauta_error *err)
@@ -360,6 +546,37 @@ static bauta_status run_small(const bt_gemm_choice *choice,
     if (status)
         return status;
     return launched(bt_gemm_small(p->form, rows, &t, stream), err);
+}
+
+static bauta_status run_narrow(const bt_gemm_choice *choice,
+                               const bt_cuda_gemm_args *p,
+                               const bt_cuda_device *on, void *stream,
+                               bauta_error *err)
+{
+    int rows = small_rows(p), tile = choice->narrow;
+    bool outside = p->form != BT_GEMM_NT; // b has k outside
+    narrow_shape s = narrow_of(choice, p);
+    if (!bt_gemm_narrow_can(choice, p))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "%zu x %zu x %zu is not for tiles of %d", p->m, p->n,
+                       p->k, tile);
+    bt_gemm_narrow_task t = { .end = end_of(p),
+                              .rows = rows_of(p),
+                              .panels = s.panels,
+                              .chunk_panels = s.chunk_panels,
+                              .chunks = s.chunks,
+                              .blocks = s.blocks,
+                              .b_ready = p->b_ready };
+    bauta_status status =
+        outside
+            ? encode_box(&t.b, on, "b", p->b, p->k, p->n, p->ldb, 64, tile, err)
+            : encode(&t.b, on, "b", p->b, p->n, p->k, p->ldb, tile, err);
+    if (!status && source_of(p) == BT_ROWS_GIVEN)
+        status = encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
+    if (status)
+        return status;
+    return launched(
+        bt_gemm_narrow(p->form, rows, tile, source_of(p), &t, stream), err);
 }
 
 static bauta_status run_large(const bt_gemm_choice *choice,
@@ -423,8 +640,12 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     status = bt_cuda_device_init(&on, err);
     if (status)
         return status;
+    if ((p.norm || p.gate) && !choice->narrow)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "only narrow tiles take a norm or gate");
     if (choice->small)
-        return run_small(choice, &p, &on, stream, err);
+        return choice->narrow ? run_narrow(choice, &p, &on, stream, err)
+                              : run_small(choice, &p, &on, stream, err);
     size_t bytes = bt_gemm_choice_bytes(choice, &p, on.multiprocessors);
     if (bytes > (workspace ? workspace_bytes : 0))
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
@@ -469,6 +690,9 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
     bt_gemm_choice choice = { 0 };
+    if (p.norm || p.gate)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the plain kernel takes no norm or gate");
     bauta_status status = p.m && p.n ? check(&p, true, err) : BAUTA_OK;
     if (status || !p.m || !p.n)
         return status;

@@ -30,6 +30,7 @@
 #ifndef BT_CUDA_GEMM_H
 #define BT_CUDA_GEMM_H
 
+#include "backend/cuda/ops.h"
 #include "backend/op_types.h"
 #include "bauta.h"
 
@@ -41,6 +42,7 @@ enum {
     BT_GEMM_CHUNK = 1024,     /* of k in NT and NN; a multiple of 64 */
     BT_GEMM_ROW_CHUNK = 4096, /* of k in TN; a multiple of 64 */
     BT_GEMM_SMALL_ROWS = 64,  /* up to here m counts as small */
+    BT_GEMM_TAKES_ROWS = 8,   /* up to here a norm or gate is taken along */
     BT_GEMM_ZEROS = 64 << 10  /* bytes: see bt_cuda_gemm_workspace */
 };
 
@@ -77,7 +79,16 @@ typedef struct bt_cuda_gemm_args {
     /* b does not depend on the kernels queued before on this stream, so it may
      * be read before they end: weights while nothing trains them. */
     bool b_ready;
+    /* a is the result of a norm or of a gated activation which the product
+     * carries out first, with the bits of bt_cuda_norm() and bt_cuda_act() and
+     * all that they write; at most one of them. See bt_cuda_gemm_takes(). */
+    const bt_cuda_norm_args *norm;
+    const bt_cuda_act_args *gate;
 } bt_cuda_gemm_args;
+
+/* Whether there is a kernel that carries out norm or gate, too: for few rows
+ * that all blocks may compute, once more each, and weights that are ready. */
+bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *product);
 
 /* Whether the product takes its activation or slope along: few rows, or sums
  * of one chunk, whose ends other sums hide. Elsewhere two operations are faster

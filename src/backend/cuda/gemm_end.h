@@ -313,4 +313,134 @@ BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
         store_bf16<2>((uint16_t *)e.out + i * e.ldo + j, v, left);
 }
 
+/* ---- pairs ----------------------------------------------------------------
+ */
+
+/* Two neighbouring elements of a row each, and any kind of end: for kernels of
+ * few rows. What is decided by the end alone is decided once for all pairs of a
+ * thread, so that each step is short and their loads overlap. */
+template <int COUNT> struct end_pairs {
+    float v[COUNT][2];
+    uint32_t bias[COUNT]; /* as it lies in memory */
+    int row[COUNT], column[COUNT];
+    bool in[COUNT];
+};
+
+template <int COUNT, bt_act ACT> BT_DEVICE void act_pairs(end_pairs<COUNT> &p)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+#pragma unroll
+        for (int x = 0; x < 2; x++)
+            p.v[i][x] = act_of(ACT, rounded(p.v[i][x]));
+}
+
+template <int COUNT, bt_act ACT>
+BT_DEVICE void slope_pairs(end_pairs<COUNT> &p, const bt_gemm_end &e)
+{
+    float at[COUNT][2];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (p.in[i])
+            load_bf16<2>(at[i],
+                         e.slope + (size_t)p.row[i] * e.ld_slope + p.column[i],
+                         e.n - p.column[i]);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+#pragma unroll
+        for (int x = 0; x < 2; x++)
+            p.v[i][x] =
+                __fmul_rn(rounded(p.v[i][x]), act_slope_of(ACT, at[i][x]));
+}
+
+template <int COUNT>
+BT_DEVICE void residual_pairs(end_pairs<COUNT> &p, const bt_gemm_end &e)
+{
+    float add[COUNT][2];
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (p.in[i])
+            load_bf16<2>(add[i],
+                         e.residual + (size_t)p.row[i] * e.ld_residual +
+                             p.column[i],
+                         e.n - p.column[i]);
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+#pragma unroll
+        for (int x = 0; x < 2; x++)
+            p.v[i][x] = __fadd_rn(p.v[i][x], add[i][x]);
+}
+
+template <int COUNT>
+BT_DEVICE void store_pairs(const end_pairs<COUNT> &p, uint16_t *to, size_t ld,
+                           int n)
+{
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (p.in[i])
+            store_bf16<2>(to + (size_t)p.row[i] * ld + p.column[i], p.v[i],
+                          n - p.column[i]);
+}
+
+/* From totals to results. */
+template <int COUNT>
+BT_DEVICE void finish_pairs(end_pairs<COUNT> &p, const bt_gemm_end &e)
+{
+    if (e.bias) {
+#pragma unroll
+        for (int i = 0; i < COUNT; i++) {
+            p.v[i][0] = __fadd_rn(p.v[i][0], low_bf16(p.bias[i]));
+            p.v[i][1] = __fadd_rn(p.v[i][1], high_bf16(p.bias[i]));
+        }
+    }
+    if (e.pre)
+        store_pairs(p, e.pre, e.ld_pre, e.n);
+    switch (e.kind) {
+    case KIND_ACT + BT_ACT_RELU:
+        act_pairs<COUNT, BT_ACT_RELU>(p);
+        break;
+    case KIND_ACT + BT_ACT_GELU_ERF:
+        act_pairs<COUNT, BT_ACT_GELU_ERF>(p);
+        break;
+    case KIND_ACT + BT_ACT_GELU_TANH:
+        act_pairs<COUNT, BT_ACT_GELU_TANH>(p);
+        break;
+    case KIND_ACT + BT_ACT_SILU:
+        act_pairs<COUNT, BT_ACT_SILU>(p);
+        break;
+    case KIND_SLOPE + BT_ACT_RELU:
+        slope_pairs<COUNT, BT_ACT_RELU>(p, e);
+        break;
+    case KIND_SLOPE + BT_ACT_GELU_ERF:
+        slope_pairs<COUNT, BT_ACT_GELU_ERF>(p, e);
+        break;
+    case KIND_SLOPE + BT_ACT_GELU_TANH:
+        slope_pairs<COUNT, BT_ACT_GELU_TANH>(p, e);
+        break;
+    case KIND_SLOPE + BT_ACT_SILU:
+        slope_pairs<COUNT, BT_ACT_SILU>(p, e);
+        break;
+    default:
+        break;
+    }
+    if (e.residual)
+        residual_pairs(p, e);
+    if (!e.out_f32) {
+        store_pairs(p, (uint16_t *)e.out, e.ldo, e.n);
+        return;
+    }
+#pragma unroll
+    for (int i = 0; i < COUNT; i++)
+        if (p.in[i])
+            store_f32<2>((float *)e.out + (size_t)p.row[i] * e.ldo +
+                             p.column[i],
+                         p.v[i], e.accumulate, e.n - p.column[i]);
+}
+
+/* Two bf16 as they lie in memory; `left` are there. */
+BT_DEVICE uint32_t load_two(const uint16_t *from, int left)
+{
+    return left >= 2 ? *(const uint32_t *)from : from[0];
+}
+
 #endif

@@ -38,6 +38,16 @@ BT_DEVICE float2 cluster_load(uint32_t address)
     return v;
 }
 
+/* Send two floats to another block, whose barrier counts their 8 bytes. */
+BT_DEVICE void cluster_store(uint32_t address, float x, float y,
+                             uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 "
+                 "[%0], {%1, %2}, [%3];" ::"r"(address),
+                 "f"(x), "f"(y), "r"(barrier)
+                 : "memory");
+}
+
 /* ---- boxes of a matrix --------------------------------------------------- */
 
 BT_DEVICE void tma_load_matrix(void *to, const CUtensorMap *map, int column,

@@ -14,7 +14,14 @@ extern "C" {
 enum {
     BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
     BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
-    BT_GEMM_JOINED = 4       /* partial sums that a tile's first block adds */
+    BT_GEMM_JOINED = 4,      /* partial sums that a tile's first block adds */
+    /* Elements of matrices that narrow tiles are chosen for: GPT-2's. Larger
+     * ones keep the next kernel from fetching its weights ahead. */
+    BT_GEMM_NARROW_WEIGHTS = 2400 << 10,
+    BT_GEMM_TAKES_BLOCKS = 128, /* of a product that takes a norm or gate */
+    /* Of shared memory that a block of the narrow kernel may ask for: all but
+     * what a norm's sums take. */
+    BT_GEMM_NARROW_BYTES = (227 << 10) - 512
 };
 
 /* What becomes of a total. */
@@ -62,6 +69,26 @@ typedef enum bt_gemm_tile {
     BT_GEMM_TILES(BT_GEMM_TILE_ID) BT_GEMM_TILE_COUNT
 } bt_gemm_tile;
 
+/* Where few rows of a come from, and what the product has to write of it; see
+ * bt_cuda_gemm_args. */
+typedef enum bt_gemm_source {
+    BT_ROWS_GIVEN,
+    BT_ROWS_NORM,
+    BT_ROWS_GATED
+} bt_gemm_source;
+
+typedef struct bt_gemm_rows {
+    const uint16_t *x, *with; /* with: the norm's residual, or NULL; or up */
+    uint16_t *sum, *y;
+    size_t ldx, ld_with, ld_sum, ld_y;
+    const uint16_t *gain, *bias; /* bias may be NULL */
+    float *mean, *scale;
+    float inverse, epsilon;
+    int m, k;
+    bool rms;
+    bt_act act;
+} bt_gemm_rows;
+
 /* Products of few rows, with the operands exchanged: 64 rows of b's and all
  * rows of a's make a tile. The chunks of a tile are dealt to the blocks of a
  * cluster, `per` to each. */
@@ -73,6 +100,17 @@ typedef struct bt_gemm_small_task {
     bool b_ready;
 } bt_gemm_small_task;
 
+/* Products of few rows with small matrices: `tile` rows of b's and all rows of
+ * a's make a tile, of which a block has one chunk. */
+typedef struct bt_gemm_narrow_task {
+    CUtensorMap a, b;
+    bt_gemm_end end;
+    bt_gemm_rows rows;
+    int panels, chunk_panels; /* of 64 of k, in all and of a chunk */
+    int chunks, blocks;       /* of a cluster: at least as many */
+    bool b_ready;
+} bt_gemm_narrow_task;
+
 /* How a product is carried out; bt_cuda_gemm chooses, checks and benches may.
  */
 typedef struct bt_gemm_choice {
@@ -81,13 +119,19 @@ typedef struct bt_gemm_choice {
     int head;   /* chunks that a tile's first worker sums; 0: all of them,
                  * -1: as seems best */
     int group;  /* 0: as seems best; see bt_gemm_task */
-    int blocks; /* small: of a cluster; 1, 2, 4 or 8 */
+    int blocks; /* small: of a cluster; 1, 2, 4 or 8, and where it is narrow
+                 * any number from that of the chunks to 8 */
+    int narrow; /* small: rows of b's in a tile of the narrow kernel, 32 or
+                 * 64; 0: not by that one */
     int chunk;  /* 0: the library's; another one gives other bits */
 } bt_gemm_choice;
 
 const char *bt_gemm_tile_name(bt_gemm_tile tile);
 void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *product,
                     size_t workspace_bytes, int multiprocessors);
+/* Whether the product can be carried out by narrow tiles as the choice says. */
+bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
+                        const bt_cuda_gemm_args *product);
 size_t bt_gemm_choice_bytes(const bt_gemm_choice *choice,
                             const bt_cuda_gemm_args *product,
                             int multiprocessors);
@@ -109,6 +153,12 @@ int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
 int bt_gemm_small_step(int rows);
 /* Stages that fit beside the sums of so many chunks; 0: too many sums. */
 int bt_gemm_small_stages(int rows, int sums);
+/* rows as above, tile 32 or 64. Other sources than given rows: 8 rows. */
+int bt_gemm_narrow(bt_gemm_form form, int rows, int tile, bt_gemm_source source,
+                   const bt_gemm_narrow_task *task, void *stream);
+/* Of shared memory that a block needs. */
+int bt_gemm_narrow_bytes(int rows, int tile, int panels, int chunks,
+                         int blocks);
 int bt_gemm_plain(const bt_cuda_gemm_args *product, const bt_gemm_end *end,
                   int chunk, void *stream);
 

@@ -23,6 +23,7 @@ typedef struct linear_product {
     bool add, has_act;
     bt_act act;
     const bt_tensor *pre, *slope; /* or NULL */
+    bool only; /* of its operation: it may take along what the stream holds */
 } linear_product;
 
 static size_t terms(const linear_product *p)
@@ -164,17 +165,29 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
                                     [B] = padded_of(p->b),
                                     [BIAS] = padded_of(p->bias),
                                     [OUT] = padded_of(p->out) };
-    bauta_status status = pad(stream, all, p->add, err);
-    if (status)
-        return status;
     bt_cuda_gemm_args args = gemm_of(p, all);
     // A step writes no weights, and outside of one the optimizer may.
     args.b_ready = p->op == BT_OP_linear && !all[B].bytes &&
                    bt_cuda_stepping(stream->queue);
+    bool taken = p->only && !all[A].bytes && !all[B].bytes &&
+                 !all[BIAS].bytes && !all[OUT].bytes &&
+                 bt_cuda_held_take(stream, &args);
+    bauta_status status = taken ? BAUTA_OK : bt_cuda_held_queue(stream, err);
+    if (!status)
+        status = pad(stream, all, p->add, err);
+    if (status)
+        return status;
+    if (!taken) {
+        bool b_ready = args.b_ready;
+        args = gemm_of(p, all);
+        args.b_ready = b_ready;
+    }
     status = workspace(stream, &args, err);
     if (!status)
         status = bt_cuda_gemm(&args, stream->products.memory,
                               stream->products.bytes, stream->queue, err);
+    if (taken)
+        bt_cuda_held_done(stream);
     if (!status && all[OUT].bytes)
         status = padded_copy(stream, &all[OUT], true, err);
     return status;
@@ -201,8 +214,10 @@ static bauta_status run(bt_cuda_stream *stream, const linear_product *p,
     if (status)
         return status;
     bool known = is_type(p->b, type) && is_type(p->bias, type);
-    if (known && type == BAUTA_FLOAT32 && is_type(p->out, type))
-        return run_f32(stream, p, err);
+    if (known && type == BAUTA_FLOAT32 && is_type(p->out, type)) {
+        status = bt_cuda_held_queue(stream, err);
+        return status ? status : run_f32(stream, p, err);
+    }
     if (known && type == BAUTA_BFLOAT16 &&
         (is_type(p->out, type) || is_type(p->out, BAUTA_FLOAT32)))
         return run_bf16(stream, p, err);
@@ -310,6 +325,7 @@ bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
     for (size_t i = 0; i < args->count && !status;) {
         bt_tensor w, bias, y;
         const bt_tensor *given = args->layers[i].bias;
+        size_t first = i;
         i += merge(args, i, &w, &bias, &y);
         linear_product p = { .op = BT_OP_linear,
                              .form = args->transposed ? BT_GEMM_NN : BT_GEMM_NT,
@@ -319,7 +335,8 @@ bauta_status bt_cuda_op_linear(bt_cuda_stream *stream,
                              .out = &y,
                              .has_act = args->has_act,
                              .act = args->act,
-                             .pre = args->pre };
+                             .pre = args->pre,
+                             .only = first == 0 && i == args->count };
         status =
             args->has_act ? run_act(stream, &p, err) : run(stream, &p, err);
     }

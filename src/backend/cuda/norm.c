@@ -25,7 +25,7 @@ bauta_status bt_cuda_op_norm(bt_cuda_stream *stream, const bt_norm_args *args,
                               .bias = bt_cuda_address(args->bias),
                               .mean = bt_cuda_address(args->mean),
                               .scale = bt_cuda_address(args->scale) };
-    return bt_cuda_norm(&own, stream->queue, err);
+    return bt_cuda_hold_norm(stream, &own, err);
 }
 
 bauta_status bt_cuda_op_norm_grad(bt_cuda_stream *stream,

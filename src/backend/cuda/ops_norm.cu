@@ -12,6 +12,7 @@
  * do not suffice), and loads the next ones while it works on them. gain and bias
  * stay in its registers. Issuing instructions takes about as long as moving the
  * bytes, so means are products with 1 / width. */
+#include "backend/cuda/norm_row.h"
 #include "backend/cuda/ops_device.h"
 #include "backend/cuda/warp.h"
 
@@ -177,21 +178,9 @@ BT_DEVICE float center(float (*v)[8], float mean, uint32_t width)
 {
     float part = 0.0f;
 #pragma unroll
-    for (int k = 0; k < HELD; k++) {
-        int left = (int)(width - column_at<LANES>(k));
-        float square[8];
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-            v[k][j] = v[k][j] - mean;
-        if (left < 8)
-#pragma unroll
-            for (int j = 0; j < 8; j++)
-                v[k][j] = j < left ? v[k][j] : 0.0f;
-#pragma unroll
-        for (int j = 0; j < 8; j++)
-            square[j] = v[k][j] * v[k][j];
-        part += sum8(square);
-    }
+    for (int k = 0; k < HELD; k++)
+        part = norm_center8(part, v[k], mean,
+                            (int)(width - column_at<LANES>(k)));
     return part;
 }
 
@@ -212,11 +201,7 @@ BT_DEVICE void end_row(float (*v)[8], const norm_params<T, P> &p,
         unpack8(g, gain.o[k]);
         if (p.bias)
             unpack8(b, bias.o[k]);
-#pragma unroll
-        for (int j = 0; j < 8; j++) {
-            float h = v[k][j] * scale;
-            v[k][j] = p.bias ? fmaf(h, g[j], b[j]) : h * g[j];
-        }
+        norm_apply8(v[k], scale, g, p.bias != NULL, b);
         store8(row_at(p.y, row, p.heads, p.width) + column, v[k],
                (int)(p.width - column), p.wide);
     }
@@ -263,7 +248,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             for (int r = 0; r < ROWS; r++)
 #pragma unroll
                 for (int k = 0; k < HELD; k++)
-                    mean.of[r] += sum8(v[r][k]);
+                    mean.of[r] = norm_add8(mean.of[r], v[r][k]);
             mean = team_sum<LANES, THREADS>(mean, warps[0]);
         } else if (!LANES) {
             __syncthreads(); // all have read the sums of the rows before
@@ -279,7 +264,7 @@ static __global__ void __launch_bounds__(THREADS, 1024 / THREADS)
             if (row + r * us::count < end)
                 end_row<LANES, HELD>(
                     v[r], p, gain, bias, row + r * us::count, mean.of[r],
-                    __frsqrt_rn(square.of[r] * p.inverse + p.epsilon));
+                    norm_scale(square.of[r], p.inverse, p.epsilon));
     }
 }
 

@@ -16,7 +16,7 @@ bauta_status bt_cuda_op_act(bt_cuda_stream *stream, const bt_act_args *args,
                              .x = bt_cuda_read(args->x),
                              .by = bt_cuda_read(args->up),
                              .y = bt_cuda_write(args->y) };
-    return bt_cuda_act(&own, stream->queue, err);
+    return bt_cuda_hold_gate(stream, &own, err);
 }
 
 bauta_status bt_cuda_op_act_grad(bt_cuda_stream *stream,

@@ -9,6 +9,7 @@
 #define BT_CUDA_STREAM_H
 
 #include "backend/backend.h"
+#include "backend/cuda/held.h"
 #include "backend/cuda/kv_pages.h"
 #include "backend/cuda/ops.h"
 #include "backend/cuda/step_graph.h"
@@ -87,6 +88,7 @@ typedef struct bt_cuda_stream {
                                    event is to be recorded at the end */
     uint64_t kv_versions;       /* that were given out */
     bt_cuda_steps *steps;       /* NULL until the first one */
+    bt_cuda_held held;
     int before; /* in a step: the device that was current before */
 } bt_cuda_stream;
 
