@@ -163,7 +163,8 @@ def beside_c(options):
     try:
         before = c_times(options)
     except (OSError, subprocess.CalledProcessError) as error:
-        print(f"c: there is no {options.bench}: {error}")
+        reason = getattr(error, "stderr", None) or error
+        print(f"c: {options.bench} did not run: {reason}")
         return
     found = {}
     torch.manual_seed(0)
