@@ -1,23 +1,36 @@
 # SPDX-License-Identifier: Apache-2.0
-"""bauta.torch on a GPU: host time of a call, and packed batches whose documents
-are new in every step, beside PyTorch's attention.
+"""bauta.torch on a GPU: host time of a call, GPU time beside the C bench, and
+packed batches whose documents are new in every step, beside PyTorch's attention
+and FlashAttention-3.
 
-    python3 bench/attention_torch.py [host] [packed]
+    python3 bench/attention_torch.py [host] [c] [packed] [flex]
+        [--bench build/src/backend/cuda/attention_gpu] [--seconds 150]
 
-host    Microseconds of Python and driver until a call returns; the GPU works
-        on a small problem meanwhile.
+host    Microseconds of Python and driver until a call returns, while the GPU
+        works on a small problem; and those of its parts.
+c       Calls of cases of attention_gpu.c, beside that program itself, which runs
+        before and after. "gpu" is the time between two events of calls that
+        were queued before the GPU reached them; "alone" has the time that the
+        host takes on an idle GPU in it.
 packed  16,384 tokens of bfloat16 in documents of random lengths, 16 heads of
         128, forward and backward pass. A step begins with the lengths on the
-        host and includes what follows from them: bauta's mask and plan,
-        FlexAttention's create_block_mask, the boolean matrix of
-        scaled_dot_product_attention, the cumulative lengths of varlen_attn.
-        The median of steps, each until the GPU is done.
+        host and includes what follows from them: bauta's mask and plan, the
+        boolean matrix of scaled_dot_product_attention, the cumulative lengths of
+        varlen_attn and of FlashAttention-3, which runs where its module
+        flash_attn_interface is installed. The median of steps, each until the
+        GPU is done.
+flex    The same step of FlexAttention with its create_block_mask, both
+        compiled, in a process of its own that is ended after --seconds.
 """
 
 from __future__ import annotations
 
+import argparse
+import itertools
+import json
 import random
 import statistics
+import subprocess
 import sys
 import time
 
@@ -29,6 +42,23 @@ import bauta.torch
 
 TOKENS, HEADS, DIM = 16384, 16, 128
 WARM, STEPS = 4, 20
+WIDTH = 2048
+SHARES = [512, 1536, 768, 2048, 256, 1024, 1280, 768]  # of 8192
+CASES = {
+    "causal_d128_16k": (16384, 128, bauta.Mask.causal),
+    "all_d128_8k": (8192, 128, bauta.Mask.all),
+    "causal_d128_8k": (8192, 128, bauta.Mask.causal),
+    "causal_d64_8k": (8192, 64, bauta.Mask.causal),
+    "window1024_d128_8k": (8192, 128, lambda n: bauta.Mask.window(n, window=1024)),
+    "documents8_d128_8k": (
+        8192,
+        128,
+        lambda n: bauta.Mask.from_lengths([s * n // 8192 for s in SHARES], causal=True),
+    ),
+}
+
+
+# ---- host time -------------------------------------------------------------------
 
 
 def host_us(call, calls=200, rounds=7):
@@ -44,7 +74,7 @@ def host_us(call, calls=200, rounds=7):
     return min(times)
 
 
-def host():
+def host(options):
     shape = (1, 4, 128, 64)
     plain = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     with_grad = [t.clone().requires_grad_() for t in plain]
@@ -68,6 +98,118 @@ def host():
             f"forward and backward {row[2]:6.1f}",
             flush=True,
         )
+    parts(plain, mask)
+
+
+def parts(tensors, mask):
+    """What a call is made of."""
+    core = bauta.torch._core
+    q, k, v = tensors
+    device = q.get_device()
+    key = (device, bauta.torch._raw_stream(device), 4, 4, 64, 64, q.dtype)
+    plan = bauta.torch._gpu_plan(mask, key)
+    out, lse = core.torch_forward(q, k, v, mask, None, False, True)
+    made = [torch.randn_like(out), *map(torch.empty_like, (q, k, v))]
+    dout = made[0]
+    arrays = [bauta.torch._describe(t) for t in (q, k, v, out, lse)]
+    grads = [bauta.torch._describe(t) for t in made]
+    bare = (plan.context, plan.handle, 0.0, *arrays)
+    given = (q, k, v, mask, None, False)
+    found = {
+        "empty_like": host_us(lambda: torch.empty_like(q)),
+        "the library's forward pass": host_us(
+            lambda: core.gpu_attention_forward(*bare)
+        ),
+        "with its tensors": host_us(lambda: core.torch_forward(*given, False)),
+        "the backward pass": host_us(
+            lambda: core.gpu_attention_backward(*bare, *grads)
+        ),
+        "with its tensors ": host_us(
+            lambda: core.torch_backward(*given, out, lse, dout)
+        ),
+    }
+    print("host us: " + ", ".join(f"{k} {v:.1f}" for k, v in found.items()), flush=True)
+
+
+# ---- beside the C bench ----------------------------------------------------------
+
+
+def between_events(call, queued, warm=5, runs=25):
+    """The median of single calls. With `queued` the GPU is kept busy until the
+    call is in its queue."""
+    times = []
+    for i in range(warm + runs):
+        start = torch.cuda.Event(enable_timing=True)
+        stop = torch.cuda.Event(enable_timing=True)
+        if queued:
+            torch.cuda._sleep(1_000_000)
+        start.record()
+        call()
+        stop.record()
+        stop.synchronize()
+        if i >= warm:
+            times.append(start.elapsed_time(stop))
+    return statistics.median(times)
+
+
+def c_times(options):
+    command = [options.bench, "--json", *CASES]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    rows = map(json.loads, text.splitlines())
+    return {(r["case"], r["pass"]): r["ms"] for r in rows if "ms" in r}
+
+
+def beside_c(options):
+    try:
+        before = c_times(options)
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = getattr(error, "stderr", None) or error
+        print(f"c: {options.bench} did not run: {reason}")
+        return
+    found = {}
+    torch.manual_seed(0)
+    for name, (length, dim, make) in CASES.items():
+        masks = [make(length)] * (TOKENS // length)
+        mask = bauta.Mask.pack(masks) if len(masks) > 1 else masks[0]
+        q, k, v = (
+            # Uniform, of variance 1, as in the C bench.
+            ((torch.rand(TOKENS, WIDTH // dim, dim, device="cuda") * 2 - 1) * 1.732)
+            .bfloat16()
+            .requires_grad_()
+            for _ in range(3)
+        )
+
+        def forward():
+            with torch.no_grad():
+                return bauta.torch.attention(q, k, v, mask)
+
+        out = bauta.torch.attention(q, k, v, mask)
+        dout = torch.randn_like(out)
+
+        def backward():
+            return torch.autograd.grad(out, (q, k, v), dout, retain_graph=True)
+
+        for which, call in (("forward", forward), ("backward", backward)):
+            found[name, which] = [between_events(call, queued) for queued in (1, 0)]
+    after = c_times(options)
+    for case, (gpu, alone) in found.items():
+        ms = (before[case] + after[case]) / 2
+        print(
+            f"c: {case[0]:20} {case[1]:8} {ms:8.4f} ms in C ({before[case]:.4f}, "
+            f"{after[case]:.4f}); from Python {gpu:8.4f}, ratio {gpu / ms:.3f}; alone "
+            f"{alone:8.4f}, ratio {alone / ms:.3f}",
+            flush=True,
+        )
+    worst = max(gpu * 2 / (before[c] + after[c]) for c, (gpu, _) in found.items())
+    long = [
+        gpu * 2 / (before[c] + after[c])
+        for c, (gpu, _) in found.items()
+        if before[c] >= 1
+    ]
+    print(f"c: worst ratio {worst:.3f}, of calls of 1 ms or more {max(long):.3f}")
+
+
+# ---- packed batches --------------------------------------------------------------
 
 
 def random_lengths(rng):
@@ -78,6 +220,11 @@ def random_lengths(rng):
         lengths.append(length)
         left -= length
     return lengths
+
+
+def ends_of(lengths):
+    ends = list(itertools.accumulate(lengths, initial=0))
+    return torch.tensor(ends, dtype=torch.int32).cuda(non_blocking=True)
 
 
 def document_of(lengths):
@@ -96,8 +243,8 @@ def bauta_step(q, k, v):
 def flex_step(q, k, v):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
-    compiled = torch.compile(flex_attention)
-    make = torch.compile(create_block_mask)
+    compiled = torch.compile(flex_attention, dynamic=False)
+    make = torch.compile(create_block_mask, dynamic=False)
     document = torch.zeros(TOKENS, dtype=torch.int64, device="cuda")
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
 
@@ -128,15 +275,38 @@ def varlen_step(q, k, v):
     from torch.nn.attention.varlen import varlen_attn
 
     def step(lengths):
-        ends = torch.tensor([0, *lengths]).cumsum(0).int().cuda(non_blocking=True)
-        longest = max(lengths)
+        ends, longest = ends_of(lengths), max(lengths)
         out = varlen_attn(q, k, v, ends, ends, longest, longest, window_size=(-1, 0))
         return out[0] if isinstance(out, tuple) else out
 
     return step
 
 
-def packed():
+def flash3_step(deterministic):
+    def make(q, k, v):
+        from flash_attn_interface import flash_attn_varlen_func
+
+        def step(lengths):
+            ends, longest = ends_of(lengths), max(lengths)
+            out = flash_attn_varlen_func(
+                q,
+                k,
+                v,
+                ends,
+                ends,
+                longest,
+                longest,
+                causal=True,
+                deterministic=deterministic,
+            )
+            return out[0] if isinstance(out, tuple) else out
+
+        return step
+
+    return make
+
+
+def measure(known, warm=WARM):
     torch.manual_seed(0)
     q, k, v = (
         torch.randn(
@@ -145,20 +315,15 @@ def packed():
         for _ in range(3)
     )
     weight = torch.randn_like(q)
-    known = {
-        "bauta": bauta_step,
-        "varlen_attn": varlen_step,
-        "sdpa, dense": dense_step,
-        "FlexAttention": flex_step,
-    }
-    want = None
+    rng = random.Random(5)
+    batches = [random_lengths(rng) for _ in range(warm + STEPS)]
+    out = bauta_step(q, k, v)(batches[-1])
+    want = [out.detach(), *torch.autograd.grad(out, (q, k, v), weight)]
     for name, make in known.items():
-        rng = random.Random(5)
         try:
-            step = make(q, k, v)
             times = []
-            for _ in range(WARM + STEPS):
-                lengths = random_lengths(rng)
+            step = make(q, k, v)
+            for lengths in batches:
                 torch.cuda.synchronize()
                 start = time.perf_counter()
                 out = step(lengths)
@@ -166,25 +331,67 @@ def packed():
                 queued = time.perf_counter()
                 torch.cuda.synchronize()
                 times.append((time.perf_counter() - start, queued - start))
-            if want is None:
-                want = [t.double() for t in (out.detach(), *grads)]
             error = max(
-                ((x.double() - y).square().mean() / y.square().mean()).sqrt().item()
-                for x, y in zip((out.detach(), *grads), want)
+                off(x, y) for x, y in zip((out.detach(), *grads), want)
             )
         except Exception as error:  # one that refuses is a result
-            print(f"packed: {name}: {str(error).strip().splitlines()[0][:200]}", flush=True)
+            text = str(error).strip().splitlines() or [type(error).__name__]
+            print(f"packed: {name}: {text[0][:200]}", flush=True)
             continue
         whole, host_time = (
-            statistics.median(each[i] for each in times[WARM:]) * 1e3 for i in range(2)
+            statistics.median(each[i] for each in times[warm:]) * 1e3 for i in range(2)
         )
         print(
             f"packed: {name:14} {whole:8.3f} ms a step, of which the host takes "
-            f"{host_time:7.3f}; off by {error:.1e} from bauta",
+            f"{host_time:7.3f}; off by {error:.1e} from bauta; first step "
+            f"{times[0][0]:.2f} s",
             flush=True,
         )
 
 
+def off(x, y):
+    y = y.double()
+    return ((x.double() - y).square().mean() / y.square().mean()).sqrt().item()
+
+
+def packed(options):
+    known = {
+        "bauta": bauta_step,
+        "FA3 varlen": flash3_step(False),
+        "FA3 varlen det": flash3_step(True),
+        "varlen_attn": varlen_step,
+        "sdpa, dense": dense_step,
+        "bauta again": bauta_step,
+    }
+    measure(known)
+
+
+def flex(options):
+    command = [sys.executable, __file__, "flex-itself"]
+    try:
+        subprocess.run(command, timeout=options.seconds)
+    except subprocess.TimeoutExpired:
+        print(f"packed: FlexAttention: not compiled within {options.seconds:.0f} s")
+
+
+PARTS = {
+    "host": host,
+    "c": beside_c,
+    "packed": packed,
+    "flex": flex,
+    "flex-itself": lambda options: measure({"FlexAttention": flex_step}),
+}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("parts", nargs="*", default=["host", "c", "packed", "flex"])
+    parser.add_argument("--bench", default="build/src/backend/cuda/attention_gpu")
+    parser.add_argument("--seconds", type=float, default=150.0)
+    options = parser.parse_args()
+    for part in options.parts:
+        PARTS[part](options)
+
+
 if __name__ == "__main__":
-    for part in sys.argv[1:] or ["host", "packed"]:
-        {"host": host, "packed": packed}[part]()
+    main()

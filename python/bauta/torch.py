@@ -14,7 +14,6 @@ torch.Size([2, 8, 16, 64])
 
 from __future__ import annotations
 
-import functools
 import threading
 from collections import OrderedDict, deque
 from typing import Any, List, Optional, Sequence, Tuple, Union
@@ -134,13 +133,12 @@ def _current_stream(device: int) -> int:
 _raw_stream = getattr(torch._C, "_cuda_getCurrentRawStream", _current_stream)
 
 
-def _gpu_context(device: int) -> Tuple[Any, Tuple[int, int]]:
-    """The context of the current stream, and its name. Call it with the lock."""
-    name = (device, _raw_stream(device))
+def _gpu_context(name: Tuple[int, int]) -> Any:
+    """The context of a device and a stream. Call it with the lock."""
     context = _gpu_contexts.get(name)
     if context is None:
         context = _gpu_contexts[name] = _core.gpu_context(*name)
-    return context, name
+    return context
 
 
 # Plans of masks that were freed, with their keys. Creating a plan allocates, and
@@ -152,10 +150,11 @@ _idle_plans: Any = deque(maxlen=_IDLE_PLANS)
 class _GpuPlan:
     """A plan of a mask, which becomes idle when the mask drops it."""
 
-    __slots__ = ("handle", "key", "_idle")
+    __slots__ = ("handle", "context", "key", "_idle")
 
-    def __init__(self, handle: Any, key: Tuple[Any, ...]) -> None:
-        self.handle, self.key, self._idle = handle, key, _idle_plans
+    def __init__(self, handle: Any, context: Any, key: Tuple[Any, ...]) -> None:
+        self.handle, self.context, self.key = handle, context, key
+        self._idle = _idle_plans
 
     def __del__(self) -> None:
         self._idle.append((self.key, self.handle))
@@ -170,35 +169,34 @@ def _take_idle(key: Tuple[Any, ...]) -> Any:
     return None
 
 
-def _gpu_plan(mask: Mask, context: Any, key: Tuple[Any, ...]) -> Any:
+def _gpu_plan(mask: Mask, key: Tuple[Any, ...]) -> _GpuPlan:
     """A plan that serves both passes, cached with the mask. A plan has scratch
-    memory for one stream, so the stream is part of the key."""
-    plans = mask._cache.get("gpu")
-    if plans is None:
-        plans = mask._cache["gpu"] = OrderedDict()
-    plan = plans.get(key)
-    if plan is not None:
-        plans.move_to_end(key)
-        return plan.handle
-    handle = _take_idle(key)
-    if handle is not None:
-        _core.gpu_plan_update(context, handle, mask._handle)
-    else:
-        _, heads, kv_heads, head_dim, value_dim, dtype = key
-        handle = _core.gpu_plan(
-            context,
-            mask._handle,
-            heads,
-            kv_heads,
-            head_dim,
-            value_dim,
-            dtype == torch.bfloat16,
-            True,
-        )
-    plans[key] = _GpuPlan(handle, key)
-    while len(plans) > _GPU_PLANS:
-        plans.popitem(last=False)
-    return handle
+    memory for one stream, so device and stream are the first of the key."""
+    with _gpu_lock:
+        plans = mask._cache.get("gpu")
+        if plans is None:
+            plans = mask._cache["gpu"] = OrderedDict()
+        plan = plans.get(key)
+        if plan is not None:
+            plans.move_to_end(key)
+            return plan
+        context = _gpu_context(key[:2])
+        handle = _take_idle(key)
+        if handle is not None:
+            _core.gpu_plan_update(context, handle, mask._handle)
+        else:
+            bfloat16 = key[-1] == torch.bfloat16
+            handle = _core.gpu_plan(context, mask._handle, *key[2:-1], bfloat16, True)
+        plan = plans[key] = _GpuPlan(handle, context, key)
+        while len(plans) > _GPU_PLANS:
+            plans.popitem(last=False)
+        return plan
+
+
+def _plan_of(mask: Mask, times: int, *key: Any) -> _GpuPlan:
+    """The plan of a mask, or of so many repetitions of it, for the calls that the
+    extension module makes itself; it keeps the last ones with the mask, too."""
+    return _gpu_plan(_packed((mask,), times) if times else mask, key)
 
 
 def _packed(masks: Tuple[Mask, ...], batch: int) -> Mask:
@@ -240,23 +238,10 @@ def _gpu_run(
             for t in tensors
         ]
     shape = (heads * times, kv_heads * times, q.shape[3], v.shape[3], q.dtype)
-    arrays = [_describe(view) for view in views]
-    _gpu_queue(q.get_device(), mask, shape, scale, arrays, backward)
-
-
-def _gpu_queue(
-    device: int,
-    mask: Mask,
-    shape: Tuple[Any, ...],
-    scale: float,
-    arrays: List[Any],
-    backward: bool,
-) -> None:
-    with _gpu_lock:
-        context, name = _gpu_context(device)
-        plan = _gpu_plan(mask, context, (name, *shape))
-        run = _core.gpu_attention_backward if backward else _core.gpu_attention_forward
-        run(context, plan, scale, *arrays)
+    device = q.get_device()
+    plan = _gpu_plan(mask, (device, _raw_stream(device), *shape))
+    run = _core.gpu_attention_backward if backward else _core.gpu_attention_forward
+    run(plan.context, plan.handle, scale, *map(_describe, views))
 
 
 def _gpu_readable(tensors: Sequence[Tensor], one_mask: bool) -> List[Tensor]:
@@ -606,163 +591,132 @@ if hasattr(_attention_forward, "register_autocast"):  # PyTorch 2.5
 
 
 # ---- without the dispatcher ----------------------------------------------------
+#
+# PyTorch's dispatcher takes many times as long as queueing a kernel. So calls with
+# plain tensors in eager mode go around it: _core.torch_attention() makes those
+# whose tensors can be read where they are, and _Attention is their autograd.
 
 
-class _Direct:
-    """A call of the library for tensors of known layouts, without a copy."""
-
-    __slots__ = ("made", "views", "ends", "batch", "shape")
-
-    # ((sizes, strides), ...) of the tensors to allocate
-    made: Tuple[Tuple[Tuple[int, ...], Tuple[int, ...]], ...]
-    # (sizes, strides) of all tensors, as the library reads them
-    views: List[Tuple[Tuple[int, ...], Tuple[int, ...]]]
-    # elements from the first to the end of each given tensor
-    ends: List[int]
-    # 0 if the sequences are further heads, otherwise the batch of packed tokens
-    batch: int
-    # (heads, heads of keys, dim, dim of values) of the plan
-    shape: Tuple[int, int, int, int]
-
-    def __init__(self, given: List[Tensor], made: List[Tensor], merged: bool) -> None:
-        tensors = given + made
-        q, k, v = tensors[:3]
-        self.made = tuple((tuple(t.shape), t.stride()) for t in made)
-        self.ends = [
-            1 + sum((n - 1) * step for n, step in zip(t.shape, t.stride()))
-            for t in given
-        ]
-        self.batch = 0 if merged else q.shape[0]
-        times = q.shape[0] if merged else 1
-        self.shape = (q.shape[1] * times, k.shape[1] * times, q.shape[3], v.shape[3])
-        if not merged:
-            tensors = [
-                _as_tokens(t) if t.dim() == 4 else _as_tokens(t[..., None])[..., 0]
-                for t in tensors
-            ]
-        self.views = [(tuple(t.shape), t.stride()) for t in tensors]
-
-    def run(
-        self,
-        given: Sequence[Tensor],
-        masks: Tuple[Mask, ...],
-        scale: float,
-        backward: bool,
-    ) -> List[Tensor]:
-        first = given[0]
-        for tensor, end in zip(given, self.ends):
-            needed = (end + tensor.storage_offset()) * tensor.element_size()
-            if tensor.untyped_storage().nbytes() < needed:
-                raise ArgumentError(
-                    f"the memory of a tensor {tuple(tensor.shape)} was freed"
-                )
-        dtypes = (first.dtype,) * 3 if backward else (first.dtype, torch.float32)
-        made = [
-            torch.empty_strided(size, stride, dtype=dtype, device=first.device)
-            for (size, stride), dtype in zip(self.made, dtypes)
-        ]
-        arrays: List[Any] = [
-            (tensor.data_ptr(), *view)
-            for tensor, view in zip((*given, *made), self.views)
-        ]
-        if first.is_cuda:
-            mask = _packed(masks, self.batch) if self.batch else masks[0]
-            shape = (*self.shape, first.dtype)
-            _gpu_queue(first.get_device(), mask, shape, scale, arrays, backward)
-        else:
-            handles = tuple(mask._handle for mask in masks)
-            run = _core.attention_backward if backward else _core.attention_forward
-            run(handles, scale, *arrays)
-        return made
+def _four_axes(tensor: Tensor) -> Tensor:
+    """(tokens, heads, dim) or (tokens, heads) as (1, heads, tokens, ...)."""
+    return tensor.transpose(0, 1).unsqueeze(0)
 
 
-def _like(layouts: Sequence[Any]) -> List[Tensor]:
-    """Tensors without memory, of (sizes, strides) each."""
-    return [torch.empty_strided(*layout, device="meta") for layout in layouts]
-
-
-@functools.lru_cache(maxsize=256)
-def _direct_forward(on_gpu: bool, one_mask: bool, *layouts: Any) -> Optional[_Direct]:
-    """The call for q, k, v of these layouts; None if one has to be copied, or if
-    it is more than one call."""
-    given = _like(layouts)
-    if not all(t.numel() and _in_place(t) for t in given):
-        return None
-    merged = _one_call(given, one_mask)
-    if not merged and not (on_gpu and all(map(_follows, given))):
-        return None
-    q, k, v = given
-    made = list(_results_empty(q, k, v, one_mask))
-    if merged and not _one_call([*given, made[0]], one_mask):
-        return None
-    return _Direct(given, made, merged)
-
-
-@functools.lru_cache(maxsize=256)
-def _direct_backward(on_gpu: bool, one_mask: bool, *layouts: Any) -> Optional[_Direct]:
-    """The same for q, k, v, out, lse, dout."""
-    given = _like(layouts)
-    q, k, v, out, lse, dout = given
-    if not all(t.numel() for t in given) or not all(map(_in_place, (q, k, v, out))):
-        return None
-    merged = _one_call((q, k, v, out), one_mask)
-    if not merged and not (on_gpu and all(map(_follows, (q, k, v, out)))):
-        return None
-    made = [torch.empty_like(t) for t in (q, k, v)]
-    same = all(t.stride() == d.stride() for t, d in zip((q, k, v), made))
-    same = same and lse.stride() == _lse_empty(q, merged).stride()
-    if not same or dout.stride() != out.stride():
-        return None
-    return _Direct(given, made, merged)
-
-
-def _layouts(tensors: Sequence[Tensor]) -> List[Any]:
-    return [(tensor.shape, tensor.stride()) for tensor in tensors]
+def _own_axes(tensor: Tensor) -> Tensor:
+    """The inverse of _four_axes()."""
+    return tensor.squeeze(0).transpose(0, 1)
 
 
 def _forward_plain(
     q: Tensor, k: Tensor, v: Tensor, masks: Tuple[Mask, ...], scale: float
-) -> Any:
-    given = (q, k, v)
-    direct = _direct_forward(q.is_cuda, len(masks) == 1, *_layouts(given))
-    if direct is None:
+) -> Tuple[Tensor, Tensor]:
+    """out and lse of tensors that may have to be copied."""
+    if q.dim() == 4:
+        _check(q, k, v)
         return _forward(q, k, v, masks, scale)
-    return direct.run(given, masks, scale, False)
+    q, k, v = map(_four_axes, (q, k, v))
+    _check(q, k, v)
+    out, lse = _forward(q, k, v, masks, scale)
+    return _own_axes(out), _own_axes(lse)
+
+
+def _gradients_plain(
+    given: Sequence[Tensor], masks: Tuple[Mask, ...], scale: float
+) -> Sequence[Tensor]:
+    """Gradients for q, k, v, out, lse, dout that may have to be copied."""
+    q, k, v, out, lse, dout = given
+    if q.dim() == 4:
+        return _gradients(dout, q, k, v, out, lse, masks, scale)[:3]
+    q, k, v, out, lse, dout = map(_four_axes, given)
+    made = _gradients(dout, q, k, v, out, lse, masks, scale)[:3]
+    return [_own_axes(each) for each in made]
 
 
 class _Attention(torch.autograd.Function):
-    """The operator for plain tensors in eager mode. PyTorch's dispatcher takes
-    many times as long as queueing the kernel."""
+    """The operator for plain tensors in eager mode. The mask is one for all
+    sequences, or a tuple of one for each."""
 
     @staticmethod
     def forward(
-        ctx: Any, q: Tensor, k: Tensor, v: Tensor, masks: Any, scale: float
+        ctx: Any,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        mask: Any,
+        scale: Optional[float],
+        return_lse: bool,
     ) -> Any:
-        out, lse = _forward_plain(q, k, v, masks, scale)
+        packed = type(mask) is tuple and q.is_cuda
+        one = _packed(mask, q.shape[0]) if packed else mask
+        made = _core.torch_forward(q, k, v, one, scale, packed, True)
+        if made is None:
+            masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
+            made = _forward_plain(q, k, v, masks, scale_of(scale))
+        out, lse = made
         ctx.save_for_backward(q, k, v, out, lse)
+        ctx.call = one, scale, packed, mask
+        if not return_lse:
+            return out
         ctx.mark_non_differentiable(lse)
         ctx.set_materialize_grads(False)
-        ctx.masks, ctx.scale = masks, scale
         return out, lse
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, dout: Optional[Tensor], dlse: Any) -> Any:
-        if dout is None:
-            return (None,) * 5
-        q, k, v, out, lse = ctx.saved_tensors
-        given, masks, scale = (q, k, v, out, lse, dout), ctx.masks, ctx.scale
-        direct = _direct_backward(q.is_cuda, len(masks) == 1, *_layouts(given))
-        if direct is None:
-            dq, dk, dv, _ = _gradients(dout, q, k, v, out, lse, masks, scale)
-        else:
-            dq, dk, dv = direct.run(given, masks, scale, True)
-        return dq, dk, dv, None, None
+    def backward(ctx: Any, dout: Optional[Tensor], dlse: Any = None) -> Any:
+        if torch.is_grad_enabled():  # with create_graph=True
+            return _differentiated_once(ctx, dout)
+        return _backward_plain(ctx, dout)
 
 
+def _backward_plain(ctx: Any, dout: Optional[Tensor]) -> Any:
+    if dout is None:
+        return (None,) * 6
+    q, k, v, out, lse = ctx.saved_tensors
+    one, scale, packed, mask = ctx.call
+    made = _core.torch_backward(q, k, v, one, scale, packed, out, lse, dout)
+    if made is None:
+        given = (q, k, v, out, lse, dout)
+        masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
+        made = _gradients_plain(given, masks, scale_of(scale))
+    dq, dk, dv = made
+    return dq, dk, dv, None, None, None
+
+
+_differentiated_once = torch.autograd.function.once_differentiable(_backward_plain)
+# Function.apply is for tensors of functorch, too; without them it is this.
+_apply = super(torch.autograd.Function, _Attention).apply
 _PLAIN = (Tensor, torch.nn.Parameter)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+_autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
+if _autocast is None:  # PyTorch 2.4
+
+    def _autocast() -> bool:
+        return torch.is_autocast_enabled() or torch.is_autocast_cpu_enabled()
+
+
+def _setup(exchange: Any) -> bool:
+    """Tell the extension module what it asks PyTorch for. Without `exchange`, of
+    PyTorch 2.10 and later, it reads the attributes of tensors."""
+    return _core.torch_setup(
+        *_PLAIN,
+        Mask,
+        torch.float32,
+        torch.bfloat16,
+        exchange,
+        _dispatch_modes,
+        _transforms,
+        _autocast,
+        torch.is_grad_enabled,
+        torch.empty_like,
+        torch.empty_strided,
+        _raw_stream,
+        _plan_of,
+        _apply,
+    )
+
+
+_setup(getattr(Tensor, "__dlpack_c_exchange_api__", None))
 
 
 def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
@@ -773,18 +727,7 @@ def _is_plain(q: Tensor, k: Tensor, v: Tensor) -> bool:
             return False
         if not (tensor.is_cuda or tensor.is_cpu):
             return False
-    kind = "cuda" if q.is_cuda else "cpu"
-    return not (_dispatch_modes() or _transforms() or torch.is_autocast_enabled(kind))
-
-
-def _attention_plain(
-    q: Tensor, k: Tensor, v: Tensor, masks: Tuple[Mask, ...], scale: float
-) -> Tuple[Tensor, Tensor]:
-    _check(q, k, v)
-    if torch.is_grad_enabled():
-        if q.requires_grad or k.requires_grad or v.requires_grad:
-            return _Attention.apply(q, k, v, masks, scale)
-    return _forward_plain(q, k, v, masks, scale)
+    return not (_dispatch_modes() or _transforms() or _autocast())
 
 
 # ---- calls ---------------------------------------------------------------------
@@ -793,13 +736,13 @@ def _attention_plain(
 def _masks_for(
     mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor
 ) -> Tuple[Mask, ...]:
-    if isinstance(mask, Mask) and mask._shape == (q.shape[2], k.shape[2]):
+    """One mask for all sequences, or one for each."""
+    batch, queries, keys = 1, q.shape[0], k.shape[0]
+    if q.dim() == 4:
+        batch, queries, keys = q.shape[0], q.shape[2], k.shape[2]
+    if isinstance(mask, Mask) and mask._shape == (queries, keys):
         return (mask,)
-    return tuple(masks_of(mask, q.shape[0], q.shape[2], k.shape[2]))
-
-
-def _ids_of(mask: Union[Mask, Sequence[Mask]], q: Tensor, k: Tensor) -> List[int]:
-    return [each._id for each in _masks_for(mask, q, k)]
+    return tuple(masks_of(mask, batch, queries, keys))
 
 
 def attention(
@@ -840,39 +783,72 @@ def attention(
     >>> bool(out[:, :, 0].isfinite().all())
     True
     """
-    packed = q.dim() == 3
-    if packed:
+    compiled = torch.compiler.is_compiling()
+    unbiased = softcap is None and bias is None and alibi_slopes is None
+    if unbiased and positions is None and not compiled:
+        made = _core.torch_attention(q, k, v, mask, scale, return_lse)
+        if made is not None:
+            return made
+    if q.dim() == 3:
         if k.dim() != 3 or v.dim() != 3:
             raise ArgumentError(f"q has 3 axes, k has {k.dim()} and v has {v.dim()}")
-        q, k, v = (t.transpose(0, 1).unsqueeze(0) for t in (q, k, v))
     elif q.dim() != 4 or k.dim() != 4:
         raise ArgumentError(f"q has {q.dim()} axes and k {k.dim()}, not 3 or 4")
-    compiled = torch.compiler.is_compiling()
-    biased = softcap or bias is not None or alibi_slopes is not None
-    if not (compiled or biased or positions is not None) and _is_plain(q, k, v):
-        out, lse = _attention_plain(q, k, v, _masks_for(mask, q, k), scale_of(scale))
-        if packed:
-            out, lse = out.squeeze(0).transpose(0, 1), lse.squeeze(0).transpose(0, 1)
-        return (out, lse) if return_lse else out
-    ids = _ids_of(mask, q, k)
-    if softcap or bias is not None or alibi_slopes is not None:
-        if bias is not None:
-            if not 1 <= bias.dim() <= 4:
-                raise ArgumentError(f"bias has {bias.dim()} axes, not from 1 to 4")
-            bias = bias[(None,) * (4 - bias.dim())]
-        if alibi_slopes is not None and alibi_slopes.dim() != 1:
-            raise ArgumentError(f"alibi_slopes has {alibi_slopes.dim()} axes, not 1")
-        if positions is not None and alibi_slopes is None:
-            raise ArgumentError("positions are given without alibi_slopes")
-        terms: Any = (float(softcap or 0.0), bias, alibi_slopes, positions)
-    elif positions is not None:
-        raise ArgumentError("positions are given without alibi_slopes")
-    else:
-        terms = (0.0, None, None, None)
+    masks = _masks_for(mask, q, k)
+    if unbiased and positions is None and not compiled and _is_plain(q, k, v):
+        return _attention_plain(q, k, v, masks, scale, return_lse)
+    terms = _check_shapes(softcap, bias, alibi_slopes, positions)
+    packed = q.dim() == 3
+    if packed:
+        q, k, v = map(_four_axes, (q, k, v))
+    ids = [each._id for each in masks]
     out, lse = _attention_forward(q, k, v, ids, scale_of(scale), compiled, *terms)
     if packed:
-        out, lse = out.squeeze(0).transpose(0, 1), lse.squeeze(0).transpose(0, 1)
+        out, lse = _own_axes(out), _own_axes(lse)
     return (out, lse) if return_lse else out
+
+
+def _attention_plain(
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    masks: Tuple[Mask, ...],
+    scale: Optional[float],
+    return_lse: bool,
+) -> Any:
+    """Calls with several masks, or whose tensors have to be copied, or whose
+    arguments are wrong."""
+    mask = masks[0] if len(masks) == 1 else masks
+    if torch.is_grad_enabled():
+        if q.requires_grad or k.requires_grad or v.requires_grad:
+            return _apply(q, k, v, mask, scale, return_lse)
+    out = lse = None
+    if len(masks) > 1 and q.is_cuda:
+        one = _packed(masks, q.shape[0])
+        made = _core.torch_forward(q, k, v, one, scale, True, return_lse)
+        if made is not None:
+            out, lse = made
+    if out is None:
+        out, lse = _forward_plain(q, k, v, masks, scale_of(scale))
+    return (out, lse) if return_lse else out
+
+
+def _check_shapes(
+    softcap: Optional[float],
+    bias: Optional[Tensor],
+    alibi_slopes: Optional[Tensor],
+    positions: Optional[Tensor],
+) -> Any:
+    """softcap, bias, alibi_slopes and positions as the operator takes them."""
+    if bias is not None:
+        if not 1 <= bias.dim() <= 4:
+            raise ArgumentError(f"bias has {bias.dim()} axes, not from 1 to 4")
+        bias = bias[(None,) * (4 - bias.dim())]
+    if alibi_slopes is not None and alibi_slopes.dim() != 1:
+        raise ArgumentError(f"alibi_slopes has {alibi_slopes.dim()} axes, not 1")
+    if positions is not None and alibi_slopes is None:
+        raise ArgumentError("positions are given without alibi_slopes")
+    return float(softcap or 0.0), bias, alibi_slopes, positions
 
 
 _mask_cache = _MaskCache(_MASKS)

@@ -5,10 +5,8 @@
 #include <math.h>
 #include <string.h>
 
-/* Set sizes and strides, in elements, of an array of `rank` axes, of which the
- * first three are batch, heads and tokens. */
-static int axes_set(array *a, const char *name, int rank,
-                    const Py_ssize_t *sizes, const Py_ssize_t *strides)
+int array_set_axes(array *a, const char *name, int rank,
+                   const Py_ssize_t *sizes, const Py_ssize_t *strides)
 {
     for (int i = 0; i < rank; i++) {
         if (sizes[i] > 1 && strides[i] < 0) {
@@ -56,7 +54,7 @@ static int tuple_get(array *a, PyObject *tuple, const char *name, int rank)
     if (!ok)
         return -1;
     a->data = (void *)(uintptr_t)address;
-    return axes_set(a, name, rank, sizes, strides);
+    return array_set_axes(a, name, rank, sizes, strides);
 }
 
 static bool is_float32(const Py_buffer *view)
@@ -107,7 +105,7 @@ int array_get(array *a, PyObject *object, const char *name, int rank,
         strides[i] = a->buffer.strides[i] / (Py_ssize_t)sizeof(float);
     }
     a->data = a->buffer.buf;
-    return axes_set(a, name, rank, a->buffer.shape, strides);
+    return array_set_axes(a, name, rank, a->buffer.shape, strides);
 }
 
 void array_release(array *a)
@@ -130,8 +128,7 @@ int array_check(const array *a, const char *name, size_t batch, size_t heads,
 
 /* ---- The tensors of an attention ----------------------------------------- */
 
-/* Whether the sequences of the batch follow each other as heads do. */
-static bool array_merges(const array *a)
+bool array_merges(const array *a)
 {
     return a->batch <= 1 ||
            (a->heads == 1 ? a->batch_stride >= a->dim
@@ -245,6 +242,22 @@ static int gradients_check(const attention_call *call)
                : 0;
 }
 
+int attention_call_finish(attention_call *call, double scale, bool one_mask)
+{
+    array *widened[] = { &call->q, &call->k, &call->v, &call->out };
+    if (!isfinite(scale)) {
+        raise_argument("scale is not a finite number");
+        return -1;
+    }
+    if (shapes_check(call) || (call->backward && gradients_check(call)) ||
+        merged_choose(call, one_mask))
+        return -1;
+    for (size_t i = 0; i < 4; i++)
+        single_token_widen(widened[i], call->merged);
+    shape_set(call, scale);
+    return 0;
+}
+
 int attention_call_get(attention_call *call, PyObject *const *objects,
                        bool backward, double scale, bool one_mask)
 {
@@ -273,17 +286,7 @@ int attention_call_get(attention_call *call, PyObject *const *objects,
             array_get(all[i].to, objects[i], all[i].name, all[i].rank,
                       all[i].writable))
             return -1;
-    if (!isfinite(scale)) {
-        raise_argument("scale is not a finite number");
-        return -1;
-    }
-    if (shapes_check(call) || (backward && gradients_check(call)) ||
-        merged_choose(call, one_mask))
-        return -1;
-    for (size_t i = 0; i < 4; i++)
-        single_token_widen(all[i].to, call->merged);
-    shape_set(call, scale);
-    return 0;
+    return attention_call_finish(call, scale, one_mask);
 }
 
 void attention_call_release(attention_call *call)

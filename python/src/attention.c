@@ -45,10 +45,9 @@ static float *sequence_of(const array *a, size_t sequence)
     return a->data ? (float *)a->data + sequence * a->batch_stride : NULL;
 }
 
-/* Runs without the GIL. */
-static bauta_status attention_run(bauta_context *context, attention_call *call,
-                                  bias_args *bias, const bauta_plan **plans,
-                                  bool one_plan, bauta_error *err)
+bauta_status attention_run(bauta_context *context, attention_call *call,
+                           bias_args *bias, const bauta_plan **plans,
+                           bool one_plan, bauta_error *err)
 {
     size_t sequences = call->merged ? 1 : call->q.batch;
     bauta_status status = BAUTA_OK;

@@ -7,10 +7,19 @@
 
 static const char mask_name[] = "bauta.mask";
 
+void mask_gpu_plan_release(mask_gpu_plan *plan)
+{
+    Py_XDECREF(plan->plan);
+    Py_XDECREF(plan->context);
+    Py_XDECREF(plan->owner);
+}
+
 static void mask_capsule_free(PyObject *capsule)
 {
     mask_box *box = PyCapsule_GetPointer(capsule, mask_name);
     if (box) {
+        for (size_t i = 0; i < box->gpu_plan_count; i++)
+            mask_gpu_plan_release(&box->gpu_plans[i]);
         bauta_plan_free(box->plan);
         bauta_mask_free(box->mask);
         free(box);

@@ -68,7 +68,7 @@ PyMODINIT_FUNC PyInit__core(void)
     PyMethodDef *const files[] = {
         context_methods, mask_methods,  attention_methods, cache_methods,
         gpu_methods,     text_methods,  model_methods,     generate_methods,
-        corpus_methods,  train_methods, extras_methods,
+        corpus_methods,  train_methods, extras_methods,    tensor_methods,
     };
     PyObject *module = PyModule_Create(&definition);
     for (size_t i = 0; module && i < sizeof(files) / sizeof(files[0]); i++) {

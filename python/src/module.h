@@ -168,16 +168,34 @@ void batch_release(batch_args *args);
 
 /* ---- Masks --------------------------------------------------------------- */
 
+enum { MASK_GPU_PLANS = 8 };
+
+/* A plan on a GPU, for a stream, for heads, and for the mask or for so many
+ * repetitions of it. */
+typedef struct mask_gpu_plan {
+    void *stream;
+    int device;
+    bool bfloat16;
+    size_t times; /* 0: the mask itself */
+    size_t heads, kv_heads, head_dim, value_dim;
+    PyObject *owner, *context, *plan; /* the last two are capsules */
+} mask_gpu_plan;
+
 /* What a mask capsule points to. The plan for all rows is created by the first
- * attention that needs it, and lives as long as the mask. */
+ * attention that needs it, and lives as long as the mask. Plans on GPUs come
+ * from bauta/torch.py, the last one used first. */
 typedef struct mask_box {
     bauta_mask *mask;
     bauta_plan *plan;
+    mask_gpu_plan gpu_plans[MASK_GPU_PLANS];
+    size_t gpu_plan_count;
 } mask_box;
 
 /* Both return NULL and set an exception if they cannot. */
 mask_box *mask_of(PyObject *capsule);
 const bauta_plan *mask_plan(mask_box *box);
+/* Drops its references, which may be NULL. */
+void mask_gpu_plan_release(mask_gpu_plan *plan);
 
 /* ---- Arrays -------------------------------------------------------------- */
 
@@ -197,6 +215,12 @@ typedef struct array {
 int array_get(array *a, PyObject *object, const char *name, int rank,
               bool writable);
 void array_release(array *a);
+/* Set sizes and strides, in elements, of an array of `rank` axes, of which the
+ * first three are batch, heads and tokens. */
+int array_set_axes(array *a, const char *name, int rank,
+                   const Py_ssize_t *sizes, const Py_ssize_t *strides);
+/* Whether the sequences of the batch follow each other as heads do. */
+bool array_merges(const array *a);
 int array_check(const array *a, const char *name, size_t batch, size_t heads,
                 size_t tokens, size_t dim);
 int array_same_layout(const array *a, const array *of, const char *name,
@@ -219,6 +243,8 @@ typedef struct attention_call {
 int attention_call_get(attention_call *call, PyObject *const *objects,
                        bool backward, double scale, bool one_mask);
 void attention_call_release(attention_call *call);
+/* The same for a call whose arrays, `backward` and `has_lse` are set. */
+int attention_call_finish(attention_call *call, double scale, bool one_mask);
 
 /* A softcap and a bias of the scores, from a tuple (softcap, bias,
  * alibi_slopes, positions, dbias), of which all but the first may be None. bias
@@ -235,10 +261,19 @@ typedef struct bias_args {
 int bias_get(bias_args *args, PyObject *tuple, const array *q, PyObject *masks);
 void bias_release(bias_args *args);
 
+/* Attention on the CPU, with one plan for all sequences or one for each, and a
+ * bias that may be zeroed. Without the GIL. */
+bauta_status attention_run(bauta_context *context, attention_call *call,
+                           bias_args *bias, const bauta_plan **plans,
+                           bool one_plan, bauta_error *err);
+/* Attention on a GPU, in one call. Returns 0, or -1 and sets an exception. */
+int gpu_run(PyObject *context, PyObject *plan, const attention_call *call);
+
 /* ---- Functions by file --------------------------------------------------- */
 
 extern PyMethodDef context_methods[], mask_methods[], attention_methods[],
     cache_methods[], gpu_methods[], text_methods[], model_methods[],
-    generate_methods[], corpus_methods[], train_methods[], extras_methods[];
+    generate_methods[], corpus_methods[], train_methods[], extras_methods[],
+    tensor_methods[];
 
 #endif

@@ -95,6 +95,133 @@ def test_results_are_those_of_numpy_to_the_bit():
         assert np.array_equal(lse.detach().numpy(), want_lse)
 
 
+def ways():
+    """How the extension module reads tensors: by PyTorch's C functions, if it has
+    them, and by attributes. The last is the first again."""
+    known = getattr(torch.Tensor, "__dlpack_c_exchange_api__", None)
+    for exchange in (known, None, known):
+        assert bt._setup(exchange) == (exchange is not None)
+        yield exchange is not None
+
+
+def test_both_paths_have_the_same_bits():
+    """The operator, and the call that goes around PyTorch's dispatcher."""
+    first = seed()
+    for number in range(first, first + 15):
+        q, k, v, masks = random_problem(number)
+        mask = masks[0] if len(masks) == 1 else masks
+        ids = [each._id for each in masks]
+        want, want_lse = bt._attention_forward(q, k, v, ids, 0.0, False, *PLAIN)
+        weight = torch.randn_like(want)
+        want_grads = gradients(want, weight, (q, k, v))
+        for way in ways():
+            out, lse = bt.attention(q, k, v, mask, return_lse=True)
+            assert torch.equal(out, want) and torch.equal(lse, want_lse), number
+            assert out.stride() == want.stride() and not lse.requires_grad
+            got = gradients(bt.attention(q, k, v, mask), weight, (q, k, v))
+            for x, y in zip(got, want_grads):
+                assert torch.equal(x, y) and x.stride() == y.stride(), (number, way)
+            with torch.no_grad():
+                assert torch.equal(bt.attention(q, k, v, mask), want), number
+
+
+def test_packed_tensors_have_the_bits_of_a_batch_of_one():
+    first = seed()
+    for number in range(first, first + 10):
+        q, k, v, masks = random_problem(number)
+        four = [t[:1].detach().requires_grad_() for t in (q, k, v)]
+        three = [t[0].transpose(0, 1).detach().requires_grad_() for t in four]
+        want, want_lse = bt.attention(*four, masks[0], return_lse=True)
+        weight = torch.randn_like(want)
+        want_grads = gradients(want, weight, four)
+        for _ in ways():
+            out, lse = bt.attention(*three, masks[0], return_lse=True)
+            assert torch.equal(out.transpose(0, 1), want[0]), number
+            assert torch.equal(lse.T, want_lse[0]), number
+            got = gradients(out, weight[0].transpose(0, 1), three)
+            for x, y in zip(got, want_grads):
+                assert torch.equal(x.transpose(0, 1), y[0]), number
+
+
+def test_which_calls_go_around_the_dispatcher():
+    torch.manual_seed(seed())
+    q, k, v = torch.randn(3, 2, 6, 4, 8)  # (batch, tokens, heads, dim)
+    mask = Mask.causal(6)
+    plain = [t.transpose(1, 2) for t in (q, k, v)]
+
+    class Subclass(torch.Tensor):
+        pass
+
+    def negated(x):
+        return torch.complex(torch.zeros_like(x), -x).conj().imag
+
+    def freed(x):
+        x = x.clone()
+        x.untyped_storage().resize_(0)
+        return x
+
+    def cut(x):
+        x = x.clone()
+        x.untyped_storage().resize_(x.untyped_storage().nbytes() - 4)
+        return x
+
+    others = {
+        "another type": lambda x: x.double(),
+        "another rank": lambda x: x[None],
+        "another length": lambda x: x[:, :, :5],
+        "a stride of the last axis": lambda x: x.repeat_interleave(2, 3)[..., ::2],
+        "a repeated axis": lambda x: x[:, :1].expand(-1, 4, -1, -1),
+        "no element": lambda x: x[:0],
+        "a subclass": lambda x: x.as_subclass(Subclass),
+        "a negated view": negated,
+        "memory that was freed": freed,
+        "memory that was cut": cut,
+        "no tensor": lambda x: x.numpy(),
+        "the device meta": lambda x: x.to("meta"),
+        "a sparse layout": lambda x: x.to_sparse(),
+    }
+    call = bt._core.torch_attention
+    for way in ways():
+        want = bt.attention(*plain, mask)
+        assert torch.equal(call(*plain, mask, None, False), want)
+        assert torch.equal(call(*(t.contiguous() for t in plain), mask, None, False), want)
+        parameters = [torch.nn.Parameter(t) for t in plain]
+        assert torch.equal(call(*parameters, mask, None, False), want)
+        assert call(q[0], k[0], v[0], mask, 0.5, True)[1].shape == (6, 4)
+        for name, change in others.items():
+            for i in range(3):
+                wrong = list(plain)
+                wrong[i] = change(wrong[i])
+                assert call(*wrong, mask, None, False) is None, (name, i, way)
+        assert call(*plain, [mask], None, False) is None
+        assert call(*plain, Mask.causal(5), None, False) is None
+        assert call(*plain, mask, 0.0, False) is None
+        assert call(*plain, mask, float("nan"), False) is None
+        assert call(*plain, mask, 1, False) is None
+        with torch.autocast("cpu"):
+            assert call(*plain, mask, None, False) is None
+        torch.vmap(lambda x: check_none(call(x, x, x, mask, None, False), x))(q[None])
+        with torch.utils._python_dispatch.TorchDispatchMode():
+            assert call(*plain, mask, None, False) is None
+    # What is not served there is the same call.
+    assert torch.equal(bt.attention(negated(plain[0]), *plain[1:], mask), want)
+    assert torch.equal(bt.attention(*plain, [mask] * 2), want)
+
+
+def check_none(result, tensor):
+    assert result is None
+    return tensor
+
+
+def test_the_gradient_of_a_gradient_is_an_error():
+    q = torch.randn(1, 2, 5, 8, requires_grad=True)
+    out = bt.attention(q, q, q, Mask.causal(5))
+    weight = torch.randn_like(out).requires_grad_()
+    (first,) = torch.autograd.grad(out, q, weight, create_graph=True)
+    with raises(RuntimeError, "differentiate twice"):
+        first.sum().backward()
+
+
 def test_opcheck():
     first = seed()
     for number in range(first, first + 8):

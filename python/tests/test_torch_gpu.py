@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import gc
 import random
+import threading
 import unittest
 import warnings
 
@@ -15,7 +16,7 @@ from support import need, raises, seed
 
 torch = need("torch")
 import bauta.torch as bt
-from test_torch import PLAIN, gradients, laid_out, sdpa
+from test_torch import PLAIN, gradients, laid_out, sdpa, ways
 
 if not torch.cuda.is_available() or bauta._core.gpu_count() == 0:
     raise unittest.SkipTest("there is no GPU")
@@ -75,21 +76,70 @@ def test_random_problems_agree_with_float64():
 
 
 def test_both_paths_have_the_same_bits():
-    """The operator, and the call that goes around PyTorch's dispatcher."""
+    """The operator, and the call that goes around PyTorch's dispatcher, with both
+    ways of reading tensors."""
     first = seed()
     for number in range(first, first + 10):
-        q, k, v, masks = problem(number, torch.bfloat16)
+        q, k, v, masks = problem(number, DTYPES[number % 2])
         ids = [mask._id for mask in masks]
         mask = masks[0] if len(masks) == 1 else masks
-        out, lse = bt.attention(q, k, v, mask, return_lse=True)
         want, want_lse = bt._attention_forward(q, k, v, ids, 0.0, False, *PLAIN)
-        assert torch.equal(out, want) and torch.equal(lse, want_lse)
-        assert out.stride() == want.stride()
-        weight = torch.randn_like(out)
-        for x, y in zip(
-            gradients(out, weight, (q, k, v)), gradients(want, weight, (q, k, v))
-        ):
-            assert torch.equal(x, y) and x.stride() == y.stride()
+        weight = torch.randn_like(want)
+        want_grads = gradients(want, weight, (q, k, v))
+        for way in ways():
+            out, lse = bt.attention(q, k, v, mask, return_lse=True)
+            assert torch.equal(out, want) and torch.equal(lse, want_lse), number
+            assert out.stride() == want.stride()
+            got = gradients(bt.attention(q, k, v, mask), weight, (q, k, v))
+            for x, y in zip(got, want_grads):
+                assert torch.equal(x, y) and x.stride() == y.stride(), (number, way)
+            with torch.no_grad():
+                assert torch.equal(bt.attention(q, k, v, mask), want), number
+
+
+def test_plain_calls_go_around_the_dispatcher():
+    """(tokens, heads, dim), heads before tokens, tokens before heads."""
+    torch.manual_seed(seed())
+    mask = Mask.causal(70)
+    call = bt._core.torch_attention
+    for dtype in DTYPES:
+        packed = torch.randn(3, 70, 4, 64, device="cuda", dtype=dtype).unbind()
+        inner = torch.randn(3, 2, 70, 4, 64, device="cuda", dtype=dtype)
+        inner = [t.transpose(1, 2) for t in inner.unbind()]
+        outer = [t.contiguous() for t in inner]
+        for given in (packed, inner, outer):
+            given = [t.detach().requires_grad_() for t in given]
+            out = call(*given, mask, None, False)
+            assert out is not None and out.grad_fn is not None
+            made = bt._core.torch_backward(
+                *given, mask, None, False, *out.grad_fn.saved_tensors[3:], out.detach()
+            )
+            assert made is not None
+            got = torch.autograd.grad(out, given, out.detach())
+            assert all(torch.equal(x, y) for x, y in zip(made, got))
+
+
+def test_threads_on_streams_of_their_own():
+    torch.manual_seed(seed())
+    q, k, v = torch.randn(3, 100, 2, 64, device="cuda", dtype=torch.bfloat16).unbind()
+    mask = Mask.causal(100)
+    want = bt.attention(q, k, v, mask)
+    torch.cuda.synchronize()
+    differ = []
+
+    def work(number):
+        stream = torch.cuda.Stream()
+        with torch.cuda.stream(stream):
+            for turn in range(20):
+                own = mask if (number + turn) % 2 else Mask.causal(100)
+                differ.append(not torch.equal(bt.attention(q, k, v, own), want))
+
+    threads = [threading.Thread(target=work, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(differ) == 80 and not any(differ)
 
 
 def test_opcheck():

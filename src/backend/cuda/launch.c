@@ -5,18 +5,65 @@
 #include "backend/cuda/step_graph.h"
 
 #include <cuda_runtime_api.h>
+#include <pthread.h>
+#include <stdatomic.h>
 #include <stdint.h>
 
-enum { SHARED_UNASKED = 48 << 10 }; /* bytes that every kernel may have */
+enum {
+    SHARED_UNASKED = 48 << 10, /* bytes that every kernel may have */
+    SHARED_KERNELS = 512,      /* a power of 2 */
+    SHARED_GPUS = 16           /* GPUs that the table knows */
+};
+
+/* The shared memory that kernels have been allowed on each GPU. Asking for it
+ * again before every launch would take a good part of the launch. A row is
+ * taken by the first launch of a kernel and kept; where there is no row left,
+ * the limit is set every time. */
+static struct {
+    _Atomic(const void *) function;
+    atomic_size_t bytes[SHARED_GPUS];
+} allowed[SHARED_KERNELS];
+
+static atomic_size_t *allowed_row(const void *function)
+{
+    size_t at = (uintptr_t)function / 16;
+    for (size_t i = 0; i < SHARED_KERNELS; i++) {
+        size_t row = (at + i) % SHARED_KERNELS;
+        const void *none = NULL;
+        if (atomic_load_explicit(&allowed[row].function,
+                                 memory_order_acquire) == function ||
+            atomic_compare_exchange_strong(&allowed[row].function, &none,
+                                           function) ||
+            none == function)
+            return allowed[row].bytes;
+    }
+    return NULL;
+}
 
 static cudaError_t allow_shared(const bt_cuda_kernel *kernel)
 {
+    // A limit never shrinks under a launch of another thread.
+    static pthread_mutex_t raising = PTHREAD_MUTEX_INITIALIZER;
     size_t bytes = kernel->shared_limit ? kernel->shared_limit : kernel->shared;
+    int gpu = 0;
     if (bytes <= SHARED_UNASKED)
         return cudaSuccess;
-    return cudaFuncSetAttribute(kernel->function,
-                                cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                (int)bytes);
+    cudaError_t error = cudaGetDevice(&gpu);
+    if (error)
+        return error;
+    atomic_size_t *row =
+        gpu < SHARED_GPUS ? allowed_row(kernel->function) : NULL;
+    if (row && atomic_load_explicit(&row[gpu], memory_order_acquire) >= bytes)
+        return cudaSuccess;
+    pthread_mutex_lock(&raising);
+    if (!row || atomic_load(&row[gpu]) < bytes)
+        error = cudaFuncSetAttribute(
+            kernel->function, cudaFuncAttributeMaxDynamicSharedMemorySize,
+            (int)bytes);
+    if (row && !error && atomic_load(&row[gpu]) < bytes)
+        atomic_store_explicit(&row[gpu], bytes, memory_order_release);
+    pthread_mutex_unlock(&raising);
+    return error;
 }
 
 int bt_cuda_launch_now(const bt_cuda_kernel *kernel, void *const *args,
