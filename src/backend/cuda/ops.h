@@ -217,7 +217,7 @@ bauta_status bt_cuda_norm_backward(const bt_cuda_norm_backward_args *args,
 /* ---- rotary embeddings and the KV cache -----------------------------------
  */
 
-/* kernels/rotary.h: y = x with its heads rotated, by the negative angle with
+/* kernels/pointwise.h: y = x with its heads rotated, by the negative angle with
  * `back`; added to y with `add`. */
 typedef struct bt_cuda_rotary_args {
     bauta_dtype dtype;
