@@ -1978,12 +1978,49 @@ static adamw_operands adamw_slot_of(op_call *c, const bt_adamw_slot *slot)
     return o;
 }
 
-static double sum_of_squares(const matrix *m)
+/* Of elements `from` to `from + count - 1`, row by row. */
+static double sum_of_squares(const matrix *m, size_t from, size_t count)
 {
     double sum = 0.0;
-    for (size_t i = 0; i < m->rows; i++)
-        for (size_t j = 0; j < m->columns; j++)
-            sum += get(m, i, j) * get(m, i, j);
+    for (size_t k = from; k < from + count; k++) {
+        double x = get(m, k / m->columns, k % m->columns);
+        sum += x * x;
+    }
+    return sum;
+}
+
+/* The squares of all pieces of the gradients; the caller frees them. */
+static double *piece_squares(op_call *c, const bt_adamw_args *a, size_t *count)
+{
+    double *squares = NULL;
+    *count = 0;
+    for (size_t i = 0; i < a->count && !c->status; i++) {
+        adamw_operands o = adamw_slot_of(c, &a->slots[i]);
+        size_t all = c->status ? 0 : o.g.rows * o.g.columns;
+        size_t pieces = (all + BT_ADAMW_PIECE - 1) / BT_ADAMW_PIECE;
+        squares = realloc(squares, (*count + pieces + 1) * sizeof(*squares));
+        if (!squares)
+            abort();
+        for (size_t from = 0; from < all; from += BT_ADAMW_PIECE) {
+            size_t left = all - from;
+            squares[(*count)++] = sum_of_squares(
+                &o.g, from, left < BT_ADAMW_PIECE ? left : BT_ADAMW_PIECE);
+        }
+    }
+    return squares;
+}
+
+/* The sum of all squares, of other ranks among them. */
+static double square_sum(op_call *c, const bt_adamw_args *a)
+{
+    size_t count;
+    double sum = 0.0, *squares = piece_squares(c, a, &count);
+    if (!c->status && a->square_sum)
+        c->status = a->square_sum->add(a->square_sum->user, squares, count,
+                                       &sum, c->err);
+    for (size_t i = 0; !a->square_sum && i < count; i++)
+        sum += squares[i];
+    free(squares);
     return sum;
 }
 
@@ -2018,10 +2055,8 @@ static bauta_status op_adamw(bt_stream *stream, const bt_adamw_args *a,
     double squares = 0.0;
     if (!a->norm || !a->options || a->step == 0)
         CALL_FAIL(&c, "norm, options or the number of the step are missing");
-    for (size_t i = 0; i < a->count && !c.status; i++) {
-        adamw_operands o = adamw_slot_of(&c, &a->slots[i]);
-        squares += sum_of_squares(&o.g);
-    }
+    if (!c.status)
+        squares = square_sum(&c, a);
     if (c.status)
         return c.status;
     double norm = sqrt(squares), clip = 1.0, most = a->options->max_grad_norm;

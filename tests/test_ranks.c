@@ -2,10 +2,13 @@
 /* test_ranks.c - training on many ranks: weights, optimizer state, metrics and
  * bytes sent, for every number of ranks and lanes.
  *
- * The ranks are threads, each with its own context, model and trainer.
- * BAUTA_RANKS=whole takes 200 steps instead of a few. */
+ * The ranks are threads, each with its own context, model and trainer. Some
+ * train on the reference backend, whose memory the host cannot touch, as ranks
+ * on GPUs do. BAUTA_RANKS=whole takes 200 steps instead of a few. */
 #include "bauta.h"
+#include "rank_device.h"
 #include "rank_threads.h"
+#include "reference_backend.h"
 #include "runtime/context.h"
 #include "tiny_training.h"
 #include "train/checkpoint.h"
@@ -30,8 +33,10 @@ typedef struct outcome {
 
 /* A part of a run: from a checkpoint on, or from the start, to a step. */
 typedef struct part {
-    const char *family;
+    const char *family; /* or the config of a model */
     size_t lanes, until;
+    const char *device;    /* NULL: the CPU */
+    bool direct;           /* between devices: without a copy in host memory */
     const char *from, *to; /* folders of checkpoints, or NULL */
     outcome result;        /* of rank 0 */
 } part;
@@ -57,6 +62,7 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
     bauta_train_options options = options_of(p);
     bauta_error err = { 0 };
     how.threads = 1;
+    how.device = p->device;
     *l = (training_run){ 0 };
     must(bauta_context_create(&l->context, &how, &err), &err);
     must(bauta_context_set_ranks(l->context, ranks, &err), &err);
@@ -64,8 +70,16 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
         must(bauta_model_load(&l->model, p->from, true, &err), &err);
     else
         must(bauta_model_create(&l->model,
-                                tinies[tiny_family(p->family)].config, 3, &err),
+                                p->family[0] == '{'
+                                    ? p->family
+                                    : tinies[tiny_family(p->family)].config,
+                                3, &err),
              &err);
+    must(bauta_model_to(l->model, l->context, &err), &err);
+    if (p->direct) {
+        l->context->comm->device = &rank_device;
+        l->context->comm->device_chosen = true;
+    }
     l->tokenizer = tiny_tokenizer();
     bauta_model_kind kind = bauta_model_kind_of(l->model);
     l->corpus = kind == BAUTA_ENCODER_DECODER
@@ -95,12 +109,16 @@ static void outcome_set(rank_thread *self, part *p, training_run *l,
 {
     bauta_error err = { 0 };
     bt_optimizer_state state;
+    bt_host_copy weights;
     must(bauta_trainer_evaluate(l->trainer, l->corpus, 300, &got->eval_loss,
                                 &got->eval_counted, &err),
          &err);
     must(bt_optimizer_state_init(&state, l->trainer, true, &err), &err);
-    got->weights =
-        bt_model_weights_digest(l->model, store_weights(l->model->store));
+    must(bt_host_copy_init(&weights, l->context->stream,
+                           &l->model->store->weights, &err),
+         &err);
+    got->weights = bt_model_weights_digest(l->model, weights.data);
+    bt_host_copy_release(&weights);
     if (self->rank == 0)
         got->optimizer = bt_optimizer_state_digest(&state);
     bt_optimizer_state_release(&state);
@@ -138,6 +156,8 @@ static void part_rank(rank_thread *self)
     outcome_set(self, p, &l, got);
     if (self->rank == 0)
         p->result = *got;
+    // Ranks are done when all are, or one would see another one end.
+    must(bt_comm_barrier(l.context->comm, &err), &err);
     training_run_release(&l);
     bauta_ranks_free(ranks);
 }
@@ -216,12 +236,48 @@ static void lanes_have_the_same_loss_within_rounding(void **state)
     }
 }
 
+/* ---- on a device --------------------------------------------------------- */
+
+/* Matrices of several pieces, so that slices end within them. */
+static const char wide[] =
+    "{\"n_embd\": 96, \"n_head\": 2, \"n_layer\": 1, \"n_inner\": 768, "
+    "\"vocab_size\": 40, \"n_positions\": 96, \"model_type\": \"gpt2\", "
+    "\"architectures\": [\"GPT2LMHeadModel\"]}";
+
+static void device_runs(const char *family, size_t lanes, size_t steps)
+{
+    static part one, many;
+    one = (part){
+        .family = family, .lanes = lanes, .until = steps, .device = "reference"
+    };
+    part_run(&one, 1);
+    assert_true(one.result.norm[0] > 0.5); // so that it is clipped
+    for (int ranks = 2; ranks <= (int)lanes; ranks *= 2)
+        for (int direct = 0; direct < 2; direct++) {
+            many = one;
+            many.direct = direct;
+            memset(&many.result, 0, sizeof(many.result));
+            part_run(&many, ranks);
+            outcome_same(&one.result, &many.result, 0, steps);
+            assert_int_equal(one.result.counted, many.result.counted);
+        }
+}
+
+static void ranks_on_a_device_have_the_bits_of_one(void **state)
+{
+    (void)state;
+    size_t live = reference_backend_live_buffers();
+    device_runs("gpt2", 4, steps_of_test());
+    device_runs("marian", 2, steps_of_test());
+    device_runs(wide, 4, 3);
+    assert_int_equal(reference_backend_live_buffers(), live);
+}
+
 /* ---- checkpoints --------------------------------------------------------- */
 
 /* Start on 4, go on with 1, end on 8. */
-static void a_run_moves_between_numbers_of_ranks(void **state)
+static void run_moves(const char *device)
 {
-    (void)state;
     static part parts[3], whole;
     size_t steps = steps_of_test();
     const int ranks[] = { 4, 1, 8 };
@@ -236,14 +292,32 @@ static void a_run_moves_between_numbers_of_ranks(void **state)
         parts[i] = (part){ .family = "gpt2",
                            .lanes = 8,
                            .until = steps * (size_t)(i + 1) / 3,
+                           .device = device,
+                           .direct = device && i == 2,
                            .from = folders[i],
                            .to = folders[i + 1] };
         part_run(&parts[i], ranks[i]);
     }
-    whole = (part){ .family = "gpt2", .lanes = 8, .until = steps, .to = same };
+    whole = (part){ .family = "gpt2",
+                    .lanes = 8,
+                    .until = steps,
+                    .device = device,
+                    .to = same };
     part_run(&whole, 1);
     outcome_same(&whole.result, &parts[2].result, steps * 2 / 3, steps);
     temp_folder_free(&s);
+}
+
+static void a_run_moves_between_numbers_of_ranks(void **state)
+{
+    (void)state;
+    run_moves(NULL);
+}
+
+static void a_run_on_a_device_moves_between_numbers_of_ranks(void **state)
+{
+    (void)state;
+    run_moves("reference");
 }
 
 static void a_checkpoint_with_other_lanes_is_refused(void **state)
@@ -365,8 +439,13 @@ int main(void)
         cmocka_unit_test(ranks_change_no_bit_of_bert),
         cmocka_unit_test(ranks_change_no_bit_of_marian),
         cmocka_unit_test(lanes_have_the_same_loss_within_rounding),
+        cmocka_unit_test(ranks_on_a_device_have_the_bits_of_one),
         cmocka_unit_test(a_run_moves_between_numbers_of_ranks),
+        cmocka_unit_test(a_run_on_a_device_moves_between_numbers_of_ranks),
         cmocka_unit_test(a_checkpoint_with_other_lanes_is_refused),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    bt_device_register(&bt_reference_driver);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    bt_device_register(NULL);
+    return failed;
 }
