@@ -107,7 +107,8 @@ export OPAL_PREFIX="$here/openmpi" OPAL_PKGLIBDIR="$here/openmpi/components" \
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader \
     OMPI_MCA_btl_vader_single_copy_mechanism=none OMPI_MCA_plm=isolated \
     OMPI_MCA_mpi_yield_when_idle=1
-export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0
+export NCCL_SOCKET_IFNAME=lo NCCL_IB_DISABLE=1 NCCL_MNNVL_ENABLE=0 \
+    NCCL_NVLS_ENABLE=0
 unset RANK WORLD_SIZE LOCAL_RANK MASTER_ADDR MASTER_PORT NCCL_HOSTID \
     SLURM_PROCID SLURM_STEP_NUM_TASKS OMPI_COMM_WORLD_SIZE PMI_SIZE
 mpirun=$here/bin/mpirun
