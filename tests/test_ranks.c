@@ -35,7 +35,8 @@ typedef struct outcome {
 typedef struct part {
     const char *family; /* or the config of a model */
     size_t lanes, until;
-    const char *device;    /* NULL: the CPU */
+    const char *device; /* NULL: the CPU */
+    bauta_dtype dtype;
     bool direct;           /* between devices: without a copy in host memory */
     const char *from, *to; /* folders of checkpoints, or NULL */
     outcome result;        /* of rank 0 */
@@ -63,6 +64,7 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
     bauta_error err = { 0 };
     how.threads = 1;
     how.device = p->device;
+    how.dtype = p->dtype;
     *l = (training_run){ 0 };
     must(bauta_context_create(&l->context, &how, &err), &err);
     must(bauta_context_set_ranks(l->context, ranks, &err), &err);
@@ -244,12 +246,15 @@ static const char wide[] =
     "\"vocab_size\": 40, \"n_positions\": 96, \"model_type\": \"gpt2\", "
     "\"architectures\": [\"GPT2LMHeadModel\"]}";
 
-static void device_runs(const char *family, size_t lanes, size_t steps)
+static void device_runs(const char *family, bauta_dtype dtype, size_t lanes,
+                        size_t steps)
 {
     static part one, many;
-    one = (part){
-        .family = family, .lanes = lanes, .until = steps, .device = "reference"
-    };
+    one = (part){ .family = family,
+                  .lanes = lanes,
+                  .until = steps,
+                  .device = "reference",
+                  .dtype = dtype };
     part_run(&one, 1);
     assert_true(one.result.norm[0] > 0.5); // so that it is clipped
     for (int ranks = 2; ranks <= (int)lanes; ranks *= 2)
@@ -267,16 +272,19 @@ static void ranks_on_a_device_have_the_bits_of_one(void **state)
 {
     (void)state;
     size_t live = reference_backend_live_buffers();
-    device_runs("gpt2", 4, steps_of_test());
-    device_runs("marian", 2, steps_of_test());
-    device_runs(wide, 4, 3);
+    for (int i = 0; i < 2; i++) {
+        bauta_dtype dtype = i ? BAUTA_BFLOAT16 : BAUTA_FLOAT32;
+        device_runs("gpt2", dtype, 4, steps_of_test());
+        device_runs("marian", dtype, 2, steps_of_test());
+        device_runs(wide, dtype, 4, 3);
+    }
     assert_int_equal(reference_backend_live_buffers(), live);
 }
 
 /* ---- checkpoints --------------------------------------------------------- */
 
 /* Start on 4, go on with 1, end on 8. */
-static void run_moves(const char *device)
+static void run_moves(const char *device, bauta_dtype dtype)
 {
     static part parts[3], whole;
     size_t steps = steps_of_test();
@@ -293,6 +301,7 @@ static void run_moves(const char *device)
                            .lanes = 8,
                            .until = steps * (size_t)(i + 1) / 3,
                            .device = device,
+                           .dtype = dtype,
                            .direct = device && i == 2,
                            .from = folders[i],
                            .to = folders[i + 1] };
@@ -302,6 +311,7 @@ static void run_moves(const char *device)
                     .lanes = 8,
                     .until = steps,
                     .device = device,
+                    .dtype = dtype,
                     .to = same };
     part_run(&whole, 1);
     outcome_same(&whole.result, &parts[2].result, steps * 2 / 3, steps);
@@ -311,13 +321,14 @@ static void run_moves(const char *device)
 static void a_run_moves_between_numbers_of_ranks(void **state)
 {
     (void)state;
-    run_moves(NULL);
+    run_moves(NULL, BAUTA_FLOAT32);
 }
 
 static void a_run_on_a_device_moves_between_numbers_of_ranks(void **state)
 {
     (void)state;
-    run_moves("reference");
+    run_moves("reference", BAUTA_FLOAT32);
+    run_moves("reference", BAUTA_BFLOAT16);
 }
 
 static void a_checkpoint_with_other_lanes_is_refused(void **state)
