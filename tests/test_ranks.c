@@ -39,6 +39,8 @@ typedef struct part {
     bauta_dtype dtype;
     bool direct;           /* between devices: without a copy in host memory */
     const char *from, *to; /* folders of checkpoints, or NULL */
+    bool replaced;         /* the model is another one before it is resumed */
+    uint64_t seed;         /* of the model; 0: 3 */
     outcome result;        /* of rank 0 */
 } part;
 
@@ -57,6 +59,16 @@ static bauta_train_options options_of(const part *p)
     return o;
 }
 
+/* Give a trainer the weights of a checkpoint. */
+static void weights_replace(bauta_trainer *t, const char *folder)
+{
+    bauta_model *saved = NULL;
+    bauta_error err = { 0 };
+    must(bauta_model_load(&saved, folder, true, &err), &err);
+    must(bt_trainer_set_weights(t, store_weights(saved->store), &err), &err);
+    bauta_model_free(saved);
+}
+
 static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
 {
     bauta_options how = BAUTA_OPTIONS_INIT;
@@ -68,14 +80,14 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
     *l = (training_run){ 0 };
     must(bauta_context_create(&l->context, &how, &err), &err);
     must(bauta_context_set_ranks(l->context, ranks, &err), &err);
-    if (p->from)
+    if (p->from && !p->replaced)
         must(bauta_model_load(&l->model, p->from, true, &err), &err);
     else
         must(bauta_model_create(&l->model,
                                 p->family[0] == '{'
                                     ? p->family
                                     : tinies[tiny_family(p->family)].config,
-                                3, &err),
+                                p->seed ? p->seed : 3, &err),
              &err);
     must(bauta_model_to(l->model, l->context, &err), &err);
     if (p->direct) {
@@ -90,6 +102,8 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
     must(bauta_trainer_create(&l->trainer, l->context, l->model, l->tokenizer,
                               l->corpus, &options, &err),
          &err);
+    if (p->from && p->replaced)
+        weights_replace(l->trainer, p->from);
     if (p->from)
         must(bauta_trainer_resume(l->trainer, p->from, &err), &err);
 }
@@ -99,11 +113,26 @@ static void rank_run_init(training_run *l, bauta_ranks *ranks, const part *p)
 static uint64_t step_bytes(const bauta_trainer *t)
 {
     const bt_comm *comm = t->context->comm;
-    uint64_t bits = 0;
+    const bt_shards *s = &t->shards;
+    uint64_t bits = 0, bytes = bt_comm_slices_bytes(comm, s->bounds);
     while (1 << bits < comm->count)
         bits++;
-    return bt_comm_slices_bytes(comm, t->shards.bounds) +
-           bits * (2 + t->lanes.all + t->shards.pieces) * sizeof(double);
+    if (s->pairs) { // copies of two bytes are gathered, not weights of four
+        uint64_t reduced = (t->model->store->floats - s->floats) * 4;
+        bytes = reduced + (bytes - reduced) / 2;
+    }
+    return bytes + bits * (2 + t->lanes.all + s->pieces) * sizeof(double);
+}
+
+/* A checkpoint, and the average beside it. */
+static void checkpoint_write(rank_thread *self, const char *folder,
+                             const bauta_trainer *t)
+{
+    bauta_error err = { 0 };
+    char average[700];
+    snprintf(average, sizeof(average), "%s-average", folder);
+    must(bauta_trainer_save(t, self->rank ? NULL : folder, NULL, &err), &err);
+    must(bauta_trainer_export(t, self->rank ? NULL : average, &err), &err);
 }
 
 static void outcome_set(rank_thread *self, part *p, training_run *l,
@@ -116,18 +145,14 @@ static void outcome_set(rank_thread *self, part *p, training_run *l,
                                 &got->eval_counted, &err),
          &err);
     must(bt_optimizer_state_init(&state, l->trainer, true, &err), &err);
-    must(bt_host_copy_init(&weights, l->context->stream,
-                           &l->model->store->weights, &err),
-         &err);
+    must(bt_trainer_weights(&weights, l->trainer, true, &err), &err);
     got->weights = bt_model_weights_digest(l->model, weights.data);
     bt_host_copy_release(&weights);
     if (self->rank == 0)
         got->optimizer = bt_optimizer_state_digest(&state);
     bt_optimizer_state_release(&state);
     if (p->to)
-        must(bauta_trainer_save(l->trainer, self->rank ? NULL : p->to, NULL,
-                                &err),
-             &err);
+        checkpoint_write(self, p->to, l->trainer);
 }
 
 static void part_rank(rank_thread *self)
@@ -281,7 +306,107 @@ static void ranks_on_a_device_have_the_bits_of_one(void **state)
     assert_int_equal(reference_backend_live_buffers(), live);
 }
 
+/* A rank has a slice of everything that is float32 but gradients. */
+static void slices_rank(rank_thread *self)
+{
+    const part *p = self->user;
+    bauta_error err = { 0 };
+    bauta_ranks *ranks = NULL;
+    bauta_trainer *other = NULL;
+    bauta_optimizer *optimizer = NULL;
+    bauta_train_options options = options_of(p);
+    training_run l;
+    must(bauta_ranks_connect(&ranks, (size_t)self->rank, (size_t)self->count,
+                             self->sockets, &err),
+         &err);
+    rank_run_init(&l, ranks, p);
+    const bt_shards *s = &l.trainer->shards;
+    size_t bytes = s->floats * sizeof(float);
+    RANK_CHECK(self, s->floats < l.model->store->floats);
+    RANK_CHECK(self, l.model->store->weights.memory == NULL);
+    RANK_CHECK(self, s->masters.bytes == bytes);
+    RANK_CHECK(self, l.trainer->ema.bytes == bytes);
+    RANK_CHECK(self,
+               bt_optimizer_moments(l.trainer->optimizer)->bytes <= 2 * bytes);
+    // Nobody has the weights as a whole.
+    RANK_CHECK(self, bauta_model_save(l.model, "/nowhere", &err) ==
+                         BAUTA_ERR_ARGUMENT);
+    RANK_CHECK(self, strstr(err.message, "shared out over ranks") != NULL);
+    RANK_CHECK(self, bauta_trainer_create(&other, l.context, l.model,
+                                          l.tokenizer, l.corpus, &options,
+                                          &err) == BAUTA_ERR_ARGUMENT);
+    RANK_CHECK(self, bauta_optimizer_create(&optimizer, l.context, l.model,
+                                            NULL, &err) == BAUTA_ERR_ARGUMENT);
+    training_run_release(&l);
+    bauta_ranks_free(ranks);
+}
+
+static void ranks_in_bfloat16_have_slices_of_the_weights(void **state)
+{
+    (void)state;
+    part p = { .family = wide,
+               .lanes = 4,
+               .device = "reference",
+               .dtype = BAUTA_BFLOAT16 };
+    ranks_run(2, slices_rank, &p);
+    ranks_run(4, slices_rank, &p);
+}
+
+/* Slices of different models together are no model. */
+static void digest_rank(rank_thread *self)
+{
+    part p = *(part *)self->user;
+    bauta_error err = { 0 };
+    bauta_ranks *ranks = NULL;
+    training_run l;
+    uint64_t mine = 0, first;
+    bool same = p.seed == 0;
+    p.seed = same ? 3 : 3 + (uint64_t)self->rank;
+    must(bauta_ranks_connect(&ranks, (size_t)self->rank, (size_t)self->count,
+                             self->sockets, &err),
+         &err);
+    rank_run_init(&l, ranks, &p);
+    must(bt_trainer_digest(&mine, l.trainer, &err), &err);
+    first = mine;
+    must(bt_comm_broadcast(l.context->comm, &first, sizeof(first), &err), &err);
+    RANK_CHECK(self, self->rank == 0 || (mine == first) == same);
+    training_run_release(&l);
+    bauta_ranks_free(ranks);
+}
+
+static void ranks_with_other_weights_have_another_digest(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 4; i++) {
+        part p = { .family = "gpt2",
+                   .lanes = 2,
+                   .device = "reference",
+                   .dtype = i / 2 ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
+                   .seed = (uint64_t)i % 2 };
+        ranks_run(2, digest_rank, &p);
+    }
+}
+
 /* ---- checkpoints --------------------------------------------------------- */
+
+/* The averages beside two checkpoints. */
+static void averages_same(const char *a, const char *b)
+{
+    const char *const folders[] = { a, b };
+    bauta_model *models[2] = { NULL };
+    bauta_error err = { 0 };
+    for (int i = 0; i < 2; i++) {
+        char average[700];
+        snprintf(average, sizeof(average), "%s-average", folders[i]);
+        must(bauta_model_load(&models[i], average, true, &err), &err);
+    }
+    const bt_model_store *x = models[0]->store, *y = models[1]->store;
+    assert_int_equal(x->floats, y->floats);
+    assert_memory_equal(store_weights(x), store_weights(y),
+                        x->floats * sizeof(float));
+    bauta_model_free(models[0]);
+    bauta_model_free(models[1]);
+}
 
 /* Start on 4, go on with 1, end on 8. */
 static void run_moves(const char *device, bauta_dtype dtype)
@@ -303,6 +428,8 @@ static void run_moves(const char *device, bauta_dtype dtype)
                            .device = device,
                            .dtype = dtype,
                            .direct = device && i == 2,
+                           .replaced = i == 2,
+                           .seed = i == 2 ? 9 : 3,
                            .from = folders[i],
                            .to = folders[i + 1] };
         part_run(&parts[i], ranks[i]);
@@ -315,6 +442,7 @@ static void run_moves(const char *device, bauta_dtype dtype)
                     .to = same };
     part_run(&whole, 1);
     outcome_same(&whole.result, &parts[2].result, steps * 2 / 3, steps);
+    averages_same(same, last);
     temp_folder_free(&s);
 }
 
@@ -451,6 +579,8 @@ int main(void)
         cmocka_unit_test(ranks_change_no_bit_of_marian),
         cmocka_unit_test(lanes_have_the_same_loss_within_rounding),
         cmocka_unit_test(ranks_on_a_device_have_the_bits_of_one),
+        cmocka_unit_test(ranks_in_bfloat16_have_slices_of_the_weights),
+        cmocka_unit_test(ranks_with_other_weights_have_another_digest),
         cmocka_unit_test(a_run_moves_between_numbers_of_ranks),
         cmocka_unit_test(a_run_on_a_device_moves_between_numbers_of_ranks),
         cmocka_unit_test(a_checkpoint_with_other_lanes_is_refused),
