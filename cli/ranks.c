@@ -52,15 +52,49 @@ size_t ranks_count(void)
     return bauta_ranks_count(self.ranks);
 }
 
+/* The number of this rank among those on this machine. */
+static size_t rank_here(void)
+{
+    static const char *const names[] = { "LOCAL_RANK",
+                                         "OMPI_COMM_WORLD_LOCAL_RANK",
+                                         "MPI_LOCALRANKID", "SLURM_LOCALID" };
+    if (self.here > 1)
+        return bauta_ranks_rank(self.ranks);
+    if (ranks_part().count > 1)
+        return ranks_part().rank;
+    for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+        const char *text = getenv(names[i]);
+        if (text && *text)
+            return strtoul(text, NULL, 10);
+    }
+    return 0;
+}
+
+/* Ranks of one machine take its GPUs in turn, unless one was asked for. A
+ * launcher may show each rank its own GPU only. */
+static void gpu_choose(device_options *own, char name[16])
+{
+    bool several = ranks_count() > 1 || ranks_part().count > 1;
+    if (!several || !own->name || strcmp(own->name, "cuda") != 0)
+        return;
+    size_t gpus = bauta_gpu_count();
+    if (gpus < 2)
+        return;
+    snprintf(name, 16, "cuda:%u", (unsigned)(rank_here() % gpus));
+    own->name = name;
+}
+
 int ranks_context(bauta_context **out, const char *verb,
                   const device_options *device)
 {
     bauta_error err;
+    char name[16];
     device_options own = *device;
     size_t here = self.here > 1 ? self.here : ranks_part().count;
     long cores = sysconf(_SC_NPROCESSORS_ONLN);
     if (own.threads == 0 && here > 1)
         own.threads = cores > (long)here ? (size_t)cores / here : 1;
+    gpu_choose(&own, name);
     int failed = device_open(out, verb, &own);
     if (!failed && bauta_context_set_ranks(*out, self.ranks, &err))
         failed = cli_fail(verb, "%s", err.message);

@@ -24,8 +24,9 @@ bauta_ranks *ranks_get(void);
 /* Whether this process speaks and writes files. */
 bool ranks_first(void);
 size_t ranks_count(void);
-/* The context of this rank. Ranks of one machine share its cores. CLI_FAILED
- * after a message. */
+/* The context of this rank. Ranks of one machine share its cores and, if the
+ * device is "cuda" without a number, take its GPUs in turn. CLI_FAILED after a
+ * message. */
 int ranks_context(bauta_context **out, const char *verb,
                   const device_options *device);
 

@@ -374,17 +374,71 @@ static void *operand_of(op_call *c, const char *name, const bt_tensor *t,
     return at + t->offset * bt_dtype_size(dtype);
 }
 
+/* ---- bfloat16 ---------------------------------------------------------- */
+
+/* On a stream of bfloat16, operands may be bfloat16: an operation has a float32
+ * copy of such a tensor, which is rounded back when the operation is done. */
+typedef struct widened {
+    struct widened *before;
+    uint16_t *from; /* the contents of the tensor */
+    size_t rows, columns, stride;
+    bool written;
+    float floats[]; /* (rows, columns) */
+} widened;
+
+static _Thread_local widened *widened_last;
+
+static matrix widen(const bt_tensor *t, void *from, bool written)
+{
+    size_t count = from ? t->rows * t->columns : 0;
+    widened *w = malloc(sizeof(*w) + count * sizeof(float));
+    if (!w)
+        abort();
+    *w = (widened){ .before = widened_last,
+                    .from = from,
+                    .rows = t->rows,
+                    .columns = t->columns,
+                    .stride = t->stride,
+                    .written = written };
+    for (size_t i = 0; count && i < w->rows; i++)
+        bt_convert_f32(w->floats + i * w->columns, w->from + i * w->stride,
+                       BAUTA_BFLOAT16, w->columns);
+    widened_last = w;
+    return (matrix){ count ? w->floats : NULL, t->rows, t->columns,
+                     t->columns };
+}
+
+/* In the order in which they were widened, so that the last one stays. */
+static void widened_round(widened *w, bool store)
+{
+    if (!w)
+        return;
+    widened_round(w->before, store);
+    for (size_t i = 0; store && w->written && w->from && i < w->rows; i++)
+        bt_convert_from_f32(w->from + i * w->stride, BAUTA_BFLOAT16,
+                            w->floats + i * w->columns, w->columns);
+    free(w);
+}
+
+static bauta_status operation_end(bauta_status status)
+{
+    widened_round(widened_last, !status);
+    widened_last = NULL;
+    return status;
+}
+
 static matrix matrix_of(op_call *c, const char *name, const bt_tensor *t,
                         size_t rows, size_t columns, bool written)
 {
-    matrix m = { .at = operand_of(c, name, t, BAUTA_FLOAT32, rows, columns,
-                                  written) };
+    bool wide = t && t->dtype == BAUTA_BFLOAT16 && !c->status &&
+                c->stream->dtype == BAUTA_BFLOAT16;
+    void *at = operand_of(c, name, t, wide ? BAUTA_BFLOAT16 : BAUTA_FLOAT32,
+                          rows, columns, written);
     if (c->status)
         return (matrix){ 0 };
-    m.rows = t->rows;
-    m.columns = t->columns;
-    m.stride = t->stride;
-    return m;
+    if (wide)
+        return widen(t, at, written);
+    return (matrix){ at, t->rows, t->columns, t->stride };
 }
 
 /* Operands that may have a stride, and those that are dense. Outputs include
@@ -1977,12 +2031,49 @@ static adamw_operands adamw_slot_of(op_call *c, const bt_adamw_slot *slot)
     return o;
 }
 
-static double sum_of_squares(const matrix *m)
+/* Of elements `from` to `from + count - 1`, row by row. */
+static double sum_of_squares(const matrix *m, size_t from, size_t count)
 {
     double sum = 0.0;
-    for (size_t i = 0; i < m->rows; i++)
-        for (size_t j = 0; j < m->columns; j++)
-            sum += get(m, i, j) * get(m, i, j);
+    for (size_t k = from; k < from + count; k++) {
+        double x = get(m, k / m->columns, k % m->columns);
+        sum += x * x;
+    }
+    return sum;
+}
+
+/* The squares of all pieces of the gradients; the caller frees them. */
+static double *piece_squares(op_call *c, const bt_adamw_args *a, size_t *count)
+{
+    double *squares = NULL;
+    *count = 0;
+    for (size_t i = 0; i < a->count && !c->status; i++) {
+        adamw_operands o = adamw_slot_of(c, &a->slots[i]);
+        size_t all = c->status ? 0 : o.g.rows * o.g.columns;
+        size_t pieces = (all + BT_ADAMW_PIECE - 1) / BT_ADAMW_PIECE;
+        squares = realloc(squares, (*count + pieces + 1) * sizeof(*squares));
+        if (!squares)
+            abort();
+        for (size_t from = 0; from < all; from += BT_ADAMW_PIECE) {
+            size_t left = all - from;
+            squares[(*count)++] = sum_of_squares(
+                &o.g, from, left < BT_ADAMW_PIECE ? left : BT_ADAMW_PIECE);
+        }
+    }
+    return squares;
+}
+
+/* The sum of all squares, of other ranks among them. */
+static double square_sum(op_call *c, const bt_adamw_args *a)
+{
+    size_t count;
+    double sum = 0.0, *squares = piece_squares(c, a, &count);
+    if (!c->status && a->square_sum)
+        c->status = a->square_sum->add(a->square_sum->user, squares, count,
+                                       &sum, c->err);
+    for (size_t i = 0; !a->square_sum && i < count; i++)
+        sum += squares[i];
+    free(squares);
     return sum;
 }
 
@@ -2017,10 +2108,8 @@ static bauta_status op_adamw(bt_stream *stream, const bt_adamw_args *a,
     double squares = 0.0;
     if (!a->norm || !a->options || a->step == 0)
         CALL_FAIL(&c, "norm, options or the number of the step are missing");
-    for (size_t i = 0; i < a->count && !c.status; i++) {
-        adamw_operands o = adamw_slot_of(&c, &a->slots[i]);
-        squares += sum_of_squares(&o.g);
-    }
+    if (!c.status)
+        squares = square_sum(&c, a);
     if (c.status)
         return c.status;
     double norm = sqrt(squares), clip = 1.0, most = a->options->max_grad_norm;
@@ -2097,7 +2186,11 @@ static bauta_status stream_fork(bt_stream **out, bt_stream *stream,
 {
     bauta_status status = check_stream(stream, "stream_fork", err);
     *out = NULL;
-    return status ? status : stream_create(out, err);
+    if (!status)
+        status = stream_create(out, err);
+    if (!status)
+        (*out)->dtype = stream->dtype;
+    return status;
 }
 
 static void stream_free(bt_stream *stream)
@@ -2113,17 +2206,24 @@ static bauta_status stream_sync(bt_stream *stream, bauta_error *err)
 static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
                      const bt_op_shape *shape)
 {
-    (void)stream;
     if (op == BT_OP_swap)
         return true;
     if (op == BT_OP_accumulate)
         return converts(dtype);
     if (op == BT_OP_rotary && shape && shape->head_dim % 2)
         return false;
-    return dtype == BAUTA_FLOAT32;
+    return dtype == BAUTA_FLOAT32 || dtype == stream->dtype;
 }
 
-#define SLOT(name) .name = op_##name,
+#define ENTRY(name)                                                        \
+    static bauta_status run_##name(                                        \
+        bt_stream *stream, const bt_##name##_args *args, bauta_error *err) \
+    {                                                                      \
+        return operation_end(op_##name(stream, args, err));                \
+    }
+BT_OP_MAP(ENTRY)
+
+#define SLOT(name) .name = run_##name,
 const bt_backend bt_reference_backend = {
     .name = "reference",
     .host_visible = false,
@@ -2148,12 +2248,14 @@ const bt_backend bt_reference_backend = {
 static bauta_status driver_open(bt_stream **out, int number,
                                 const bauta_options *options, bauta_error *err)
 {
-    (void)options;
     *out = NULL;
     if (number > 0) // -1: no number was given
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "there is no device reference:%d", number);
-    return stream_create(out, err);
+    bauta_status status = stream_create(out, err);
+    if (!status && options && options->dtype == BAUTA_BFLOAT16)
+        (*out)->dtype = BAUTA_BFLOAT16;
+    return status;
 }
 
 const bt_device_driver bt_reference_driver = { "reference", driver_open };

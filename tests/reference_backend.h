@@ -6,7 +6,8 @@
  * backends with. Every operation checks its tensors: the buffer is alive and of
  * this backend, the tensor lies inside it, shape and type are as expected, and
  * no output overlaps another operand. Otherwise it returns an error that names
- * the operation and the operand. Sums are in double and rounded once.
+ * the operation and the operand. Sums are in double and rounded once. A context
+ * of bfloat16 computes with bfloat16 as GPUs do; the KV cache has float32 only.
  *
  * The address of a buffer is in a region that is never readable or writable;
  * the contents are elsewhere. So any access by the host faults at once, on any

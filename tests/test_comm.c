@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_comm.c - collective operations of ranks: the order of additions, the
  * bytes that are sent, and ranks that fail. */
+#include "rank_device.h"
 #include "rank_threads.h"
 #include "reference_backend.h"
 
@@ -86,52 +87,8 @@ static void sum_rank(rank_thread *self)
 
 /* ---- sums on a device ---------------------------------------------------- */
 
-/* In place of NCCL: between memory of the reference backend. */
-static bauta_status device_exchange(bt_comm *comm, bt_stream *stream, int peer,
-                                    const bt_tensor *send,
-                                    const bt_tensor *receive, bauta_error *err)
-{
-    const bt_backend *b = stream->backend;
-    const size_t most = BT_COMM_CHUNK / sizeof(float);
-    size_t all =
-        send->columns > receive->columns ? send->columns : receive->columns;
-    float *out = malloc(BT_COMM_CHUNK), *in = malloc(BT_COMM_CHUNK);
-    bauta_status status = BAUTA_OK;
-    for (size_t at = 0; !status && at < all; at += most) {
-        size_t n = at < send->columns ? send->columns - at : 0;
-        size_t m = at < receive->columns ? receive->columns - at : 0;
-        n = sizeof(float) * (n < most ? n : most);
-        m = sizeof(float) * (m < most ? m : most);
-        status = b->download(stream, out, send->buffer,
-                             (send->offset + at) * sizeof(float), n, err);
-        if (!status)
-            status = comm->transport->exchange(comm, peer, out, n, in, m, err);
-        if (!status)
-            status =
-                b->upload(stream, receive->buffer,
-                          (receive->offset + at) * sizeof(float), in, m, err);
-    }
-    free(out);
-    free(in);
-    return status;
-}
-
-static bauta_status device_wait(bt_comm *comm, bt_stream *stream,
-                                bauta_error *err)
-{
-    return comm->transport->failing(comm) ? BAUTA_ERR_RANK
-                                          : stream->backend->sync(stream, err);
-}
-
-static void device_release(bt_comm *comm)
-{
-    comm->device = NULL;
-}
-
 static void device_sum_rank(rank_thread *self)
 {
-    static const bt_comm_device device = { "test", device_exchange, device_wait,
-                                           device_release };
     sum_case *c = self->user;
     size_t bytes = c->count * sizeof(float);
     float *mine = c->values[self->rank];
@@ -144,7 +101,7 @@ static void device_sum_rank(rank_thread *self)
         return;
     RANK_CHECK(self, !bt_reference_driver.open(&stream, 0, &options, &err));
     const bt_backend *b = stream->backend;
-    comm.device = c->direct ? &device : NULL;
+    comm.device = c->direct ? &rank_device : NULL;
     comm.device_chosen = c->direct;
     RANK_CHECK(self, !b->alloc(stream, &buffer, bytes, &err));
     RANK_CHECK(self, !b->upload(stream, &buffer, 0, mine, bytes, &err));

@@ -246,7 +246,12 @@ typedef struct bauta_trainer bauta_trainer;
 /* All arguments must outlive the trainer; the model must be trainable. The
  * tokenizer provides the special tokens and may be NULL unless the objective is
  * masked. The corpus may be NULL for a trainer that only takes
- * bauta_trainer_step_batch(). */
+ * bauta_trainer_step_batch().
+ *
+ * With several ranks, a model of bfloat16 gives its float32 weights to the
+ * trainer, of which each rank has a slice: bauta_trainer_save() and
+ * bauta_trainer_export() write them. The model computes as before, but it can
+ * no longer be saved, written to or given to another trainer. */
 BAUTA_API bauta_status bauta_trainer_create(
     bauta_trainer **out, bauta_context *context, bauta_model *model,
     const bauta_tokenizer *tokenizer, const bauta_corpus *corpus,

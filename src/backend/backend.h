@@ -388,8 +388,7 @@ typedef struct bt_adamw_args {
     double learning_rate;
     size_t step;  /* from 1 on: the number of this one */
     double *norm; /* receives the norm before clipping */
-    /* Set if other ranks have the other parameters; a backend that is not
-     * visible to the host need not support it. */
+    /* Set if other ranks have the other parameters. */
     const bt_square_sum *square_sum;
 } bt_adamw_args;
 

@@ -52,6 +52,11 @@ bauta_status bt_model_finish_write(const bauta_model *model,
                                    const bauta_context *context,
                                    bauta_error *err);
 
+/* BAUTA_ERR_ARGUMENT if a model that is trained has rounded copies of its
+ * weights only: its trainer has a slice of the weights, and other ranks have
+ * the rest. */
+bauta_status bt_model_check_masters(const bauta_model *model, bauta_error *err);
+
 /* Copy a parameter to or from host memory as float32. */
 bauta_status bt_model_download(const bauta_model *model, const bt_tensor *from,
                                float *to, bauta_error *err);

@@ -97,13 +97,25 @@ bauta_status bt_model_download(const bauta_model *model, const bt_tensor *from,
     return status;
 }
 
+bauta_status bt_model_check_masters(const bauta_model *model, bauta_error *err)
+{
+    const bt_model_store *store = model->store;
+    if (!model->trainable || !store->copies.memory || store->weights.memory)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                   "the float32 weights of the model are shared out over ranks "
+                   "by its trainer");
+}
+
 bauta_status bt_model_upload(const bauta_model *model, const bt_tensor *to,
                              const float *from, bauta_error *err)
 {
     bt_tensor master = master_of(model, to), copy = *to;
     bt_stream *stream = model->store->stream;
     bt_accumulate_args round = { &master, &copy, false };
-    bauta_status status = bt_tensor_upload(stream, &master, from, err);
+    bauta_status status = bt_model_check_masters(model, err);
+    if (!status)
+        status = bt_tensor_upload(stream, &master, from, err);
     if (!status && copy.buffer != master.buffer)
         status = stream->backend->accumulate(stream, &round, err);
     // The next call may be one of another context.

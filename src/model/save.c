@@ -97,14 +97,17 @@ bauta_status bauta_model_save(const bauta_model *model, const char *folder,
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the weights are packed as %s and cannot be saved",
                        bt_model_dtype_name(model->dtype));
+    bauta_status status = bt_model_check_masters(model, err);
+    if (status)
+        return status;
     if (model->store->copies.memory && !model->store->weights.memory)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                        "the device has a rounded copy of the weights only: "
                        "load the model again to save it");
     bt_atomic_directory *to = NULL;
     bt_host_copy weights;
-    bauta_status status = bt_host_copy_init(&weights, model->store->stream,
-                                            &model->store->weights, err);
+    status = bt_host_copy_init(&weights, model->store->stream,
+                               &model->store->weights, err);
     if (!status)
         status = bt_atomic_directory_create(&to, folder, err);
     if (!status)

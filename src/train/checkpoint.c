@@ -115,9 +115,7 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
     bt_optimizer_state state;
     bt_host_copy weights;
     char *record = NULL;
-    bauta_status status =
-        bt_host_copy_init(&weights, trainer->context->stream,
-                          &trainer->model->store->weights, err);
+    bauta_status status = bt_trainer_weights(&weights, trainer, false, err);
     if (status)
         return status;
     status = bt_optimizer_state_init(&state, trainer, true, err);
@@ -133,25 +131,28 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
     return status;
 }
 
-static bauta_status weights_write(const bauta_trainer *t,
-                                  const bt_buffer *weights, const char *folder,
-                                  bauta_error *err)
+static bauta_status weights_write(const bauta_trainer *t, const float *weights,
+                                  const char *folder, bauta_error *err)
 {
     bt_atomic_directory *to = NULL;
-    bt_host_copy copy;
-    bauta_status status =
-        bt_host_copy_init(&copy, t->context->stream, weights, err);
+    bauta_status status = bt_atomic_directory_create(&to, folder, err);
     if (!status)
-        status = bt_atomic_directory_create(&to, folder, err);
-    if (!status)
-        status = bt_model_write(t->model, copy.data, to, err);
+        status = bt_model_write(t->model, weights, to, err);
     if (!status)
         status = tokenizer_write(to, t->tokenizer, err);
     if (!status)
         status = bt_atomic_directory_commit(to, err);
     bt_atomic_directory_free(to);
-    bt_host_copy_release(&copy);
     return status;
+}
+
+/* Of the moving average of a single rank, or of the weights. */
+static bauta_status host_copy(bt_host_copy *copy, const bauta_trainer *t,
+                              bauta_error *err)
+{
+    return t->ema.memory && t->context->comm->count == 1
+               ? bt_host_copy_init(copy, t->context->stream, &t->ema, err)
+               : bt_trainer_weights(copy, t, false, err);
 }
 
 bauta_status bauta_trainer_export(const bauta_trainer *trainer,
@@ -160,17 +161,18 @@ bauta_status bauta_trainer_export(const bauta_trainer *trainer,
     BT_NEED(trainer, err);
     if (writes(trainer))
         BT_NEED(folder, err);
-    const bt_buffer *weights = &trainer->model->store->weights;
-    if (trainer->context->comm->count == 1)
-        return weights_write(trainer,
-                             trainer->ema.memory ? &trainer->ema : weights,
-                             folder, err);
-    bauta_status status = bt_trainer_swap_ema(trainer, err);
+    bool swaps = trainer->context->comm->count > 1;
+    bt_host_copy weights;
+    bauta_status status = swaps ? bt_trainer_swap_ema(trainer, err) : BAUTA_OK,
+                 back = BAUTA_OK;
     if (status)
         return status;
-    if (writes(trainer))
-        status = weights_write(trainer, weights, folder, err);
-    bauta_status back = bt_trainer_swap_ema(trainer, status ? NULL : err);
+    status = host_copy(&weights, trainer, err);
+    if (!status && writes(trainer))
+        status = weights_write(trainer, weights.data, folder, err);
+    bt_host_copy_release(&weights);
+    if (swaps)
+        back = bt_trainer_swap_ema(trainer, status ? NULL : err);
     return status ? status : back;
 }
 

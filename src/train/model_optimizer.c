@@ -55,6 +55,15 @@ bauta_status bt_model_optimizer_create(bt_optimizer **out, bt_stream *stream,
     return status;
 }
 
+bauta_status bt_model_check_trainable(const bauta_model *model,
+                                      bauta_error *err)
+{
+    if (!model->trainable)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "the model was loaded read-only");
+    return bt_model_check_masters(model, err);
+}
+
 /* ---- the public optimizer ---------------------------------------------- */
 
 struct bauta_optimizer {
@@ -100,10 +109,9 @@ bauta_status bauta_optimizer_create(bauta_optimizer **out,
     *out = NULL;
     BT_NEED(context, err);
     BT_NEED(model, err);
-    if (!model->trainable)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model was loaded read-only");
-    bauta_status status = bt_model_check_owner(model, context, err);
+    bauta_status status = bt_model_check_trainable(model, err);
+    if (!status)
+        status = bt_model_check_owner(model, context, err);
     if (status)
         return status;
     status = BT_SIZED_READ(&chosen, BAUTA_OPTIMIZER_OPTIONS_INIT, options,

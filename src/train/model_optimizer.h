@@ -12,6 +12,10 @@ typedef struct bt_decay_rule {
     void *user;
 } bt_decay_rule;
 
+/* Whether an optimizer can be created over a model. */
+bauta_status bt_model_check_trainable(const bauta_model *model,
+                                      bauta_error *err);
+
 /* Create an optimizer over the tensors that have a gradient. They are written
  * to `trained`, which has room for all tensors of the model, in the optimizer's
  * order; *count is their number. With `shards`, which may be NULL, the

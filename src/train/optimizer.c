@@ -142,10 +142,6 @@ void bt_optimizer_free(bt_optimizer *optimizer)
 bauta_status bt_optimizer_share(bt_optimizer *optimizer, bt_comm *comm,
                                 size_t pieces, bauta_error *err)
 {
-    if (!optimizer->stream->backend->host_visible)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "the device %s trains on a single rank only",
-                       optimizer->stream->device);
     optimizer->squares = bt_alloc(bt_size_mul(pieces, sizeof(double)));
     if (!optimizer->squares)
         return bt_fail_memory(err, "the norm of gradients",

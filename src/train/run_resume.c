@@ -5,25 +5,25 @@
 #include "base/memory.h"
 #include "train/run_loop.h"
 
-/* Exchange the weights of two models with the same tensors, of which the second
+/* Exchange the weights of a trainer and of a model with the same tensors, which
  * is in host memory. */
-static bauta_status weights_swap(const bauta_model *a, const bauta_model *b,
+static bauta_status weights_swap(bauta_trainer *t, const bauta_model *with,
                                  bauta_error *err)
 {
     bt_host_copy copy;
-    bauta_status status =
-        bt_host_copy_init(&copy, a->store->stream, &a->store->weights, err);
+    bauta_status status = bt_trainer_weights(&copy, t, true, err);
     if (status)
         return status;
-    float *x = copy.data, *y = b->store->weights.memory;
-    for (size_t i = 0; i < a->store->floats; i++) {
+    float *x = copy.data, *y = with->store->weights.memory;
+    for (size_t i = 0; i < with->store->floats; i++) {
         float value = x[i];
         x[i] = y[i];
         y[i] = value;
     }
-    status = bt_host_copy_store(&copy, err);
+    if (copy.owned) // otherwise it is the trainer's
+        status = bt_trainer_set_weights(t, x, err);
     bt_host_copy_release(&copy);
-    return status ? status : bt_model_store_round(a->store, err);
+    return status;
 }
 
 /* Load the weights of a checkpoint and resume it; if that fails the trainer and
@@ -44,11 +44,11 @@ static bauta_status folder_resume(bauta_trainer *t, const char *folder,
             bt_fail(err, BAUTA_ERR_ARGUMENT, "%s: the model has another config",
                     bt_path_tail(folder));
     if (!status)
-        status = weights_swap(t->model, saved, err);
+        status = weights_swap(t, saved, err);
     if (!status) {
         status = bauta_trainer_resume(t, folder, err);
         if (status)
-            (void)weights_swap(t->model, saved, NULL);
+            (void)bt_trainer_set_weights(t, saved->store->weights.memory, NULL);
     }
     bauta_model_free(saved);
     return status;

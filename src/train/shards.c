@@ -53,11 +53,80 @@ bauta_status bt_shards_init(bt_shards *shards, const bt_comm *comm,
 
 void bt_shards_release(bt_shards *shards)
 {
+    if (shards->masters.memory)
+        shards->masters.backend->free(&shards->masters);
+    bt_free(shards->pairs);
     bt_free(shards->bounds);
     bt_free(shards->parts);
     bt_free(shards->tensors);
     *shards = (bt_shards){ .count = 0 };
 }
+
+/* ---- float32 weights ----------------------------------------------------- */
+
+/* Tensors begin at multiples of 16, so bounds are even. */
+static bauta_status pairs_set(bt_shards *shards, size_t ranks, bauta_error *err)
+{
+    shards->pairs = bt_alloc_zero(ranks + 1, sizeof(*shards->pairs));
+    if (!shards->pairs)
+        return bt_fail_memory(err, "the slices of ranks",
+                              ranks * sizeof(*shards->pairs));
+    for (size_t i = 0; i <= ranks; i++)
+        shards->pairs[i] = shards->bounds[i] / 2;
+    return BAUTA_OK;
+}
+
+bauta_status bt_shards_take(bt_shards *shards, const bt_comm *comm,
+                            bt_stream *stream, const bt_model_store *store,
+                            bauta_error *err)
+{
+    size_t bytes = shards->floats * sizeof(float);
+    if (comm->count == 1 || !store->copies.memory)
+        return BAUTA_OK;
+    bauta_status status = pairs_set(shards, (size_t)comm->count, err);
+    if (status)
+        return status;
+    if (stream->backend->alloc(stream, &shards->masters, bytes, NULL))
+        return bt_fail_memory(err, "the float32 weights of a rank", bytes);
+    bt_tensor from =
+        bt_tensor_of(&store->weights, BAUTA_FLOAT32, 1, shards->floats);
+    bt_tensor to =
+        bt_tensor_of(&shards->masters, BAUTA_FLOAT32, 1, shards->floats);
+    bt_accumulate_args args = { &from, &to, false };
+    from.offset = shards->first;
+    return stream->backend->accumulate(stream, &args, err);
+}
+
+void bt_shards_drop(const bt_shards *shards, bt_model_store *store)
+{
+    if (shards->masters.memory && store->weights.memory)
+        store->weights.backend->free(&store->weights);
+}
+
+bauta_status bt_shards_store(bt_shards *shards, bt_stream *stream,
+                             const bt_model_store *store, const float *weights,
+                             bauta_error *err)
+{
+    enum { SOME = 1 << 20 };
+    const bt_backend *backend = stream->backend;
+    size_t size = bt_dtype_size(store->dtype);
+    void *rounded = bt_alloc(SOME * size);
+    if (!rounded)
+        return bt_fail_memory(err, "some weights", SOME * size);
+    bauta_status status =
+        backend->upload(stream, &shards->masters, 0, weights + shards->first,
+                        shards->floats * sizeof(float), err);
+    for (size_t at = 0; !status && at < store->floats; at += SOME) {
+        size_t count = bt_size_min(SOME, store->floats - at);
+        bt_convert_from_f32(rounded, store->dtype, weights + at, count);
+        status = backend->upload(stream, &store->copies, at * size, rounded,
+                                 count * size, err);
+    }
+    bt_free(rounded);
+    return status;
+}
+
+/* ---- the parts of tensors ------------------------------------------------ */
 
 /* The own part of a tensor; false if it has none. */
 static bool part_cut(const bt_shards *shards, const bt_tensor *t,
@@ -97,6 +166,10 @@ void bt_shards_cut(bt_shards *shards, bt_parameter *list, size_t *count)
                 p.tensor = &shards->tensors[own];
                 if (p.master.buffer)
                     p.master = part_tensor(&p.master, &part);
+            }
+            if (p.master.buffer && shards->masters.memory) {
+                p.master.buffer = &shards->masters;
+                p.master.offset -= shards->first;
             }
             p.piece = pieces + part.from / BT_ADAMW_PIECE;
             list[own++] = p;

@@ -175,6 +175,25 @@ static void packing_set(bauta_trainer *t)
     };
 }
 
+/* Take the own slice of the float32 weights. Ranks whose weights differ are
+ * found later, by their digests. */
+static bauta_status masters_take(bauta_trainer *t, bauta_error *err)
+{
+    const bt_model_store *store = t->model->store;
+    bt_stream *stream = t->context->stream;
+    bt_host_copy weights;
+    bauta_status status =
+        bt_shards_take(&t->shards, t->context->comm, stream, store, err);
+    if (status || !t->shards.masters.memory)
+        return status;
+    status = bt_host_copy_init(&weights, stream, &store->weights, err);
+    if (status)
+        return status;
+    t->weights_digest = bt_model_weights_digest(t->model, weights.data);
+    bt_host_copy_release(&weights);
+    return BAUTA_OK;
+}
+
 static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
@@ -187,6 +206,8 @@ static bauta_status optimizer_create(bauta_trainer *t, bauta_error *err)
                               t->model->tensor_count * sizeof(*t->trained));
     bt_comm *comm = t->context->comm;
     bauta_status status = bt_shards_init(&t->shards, comm, t->model, err);
+    if (!status)
+        status = masters_take(t, err);
     if (!status)
         status = bt_model_optimizer_create(
             &t->optimizer, t->context->stream, t->trained, &t->trained_count,
@@ -202,11 +223,15 @@ static bt_tensor row_of(const bauta_trainer *t, const bt_buffer *buffer)
     return bt_tensor_of(buffer, BAUTA_FLOAT32, 1, t->model->store->floats);
 }
 
-/* The own slice of it. */
-static bt_tensor slice_of(const bauta_trainer *t, const bt_buffer *buffer)
+/* The own slice of the float32 weights. */
+static bt_tensor slice_of(const bauta_trainer *t)
 {
-    bt_tensor slice = bt_tensor_of(buffer, BAUTA_FLOAT32, 1, t->shards.floats);
-    slice.offset = t->shards.first;
+    const bt_shards *s = &t->shards;
+    bool shared = s->masters.memory;
+    bt_tensor slice =
+        bt_tensor_of(shared ? &s->masters : &t->model->store->weights,
+                     BAUTA_FLOAT32, 1, s->floats);
+    slice.offset = shared ? 0 : s->first;
     return slice;
 }
 
@@ -224,7 +249,7 @@ static bauta_status ema_create(bauta_trainer *t, bauta_error *err)
         return BAUTA_OK;
     if (stream->backend->alloc(stream, &t->ema, bytes, NULL))
         return bt_fail_memory(err, "averaged weights", bytes);
-    bt_tensor from = slice_of(t, &t->model->store->weights);
+    bt_tensor from = slice_of(t);
     bt_tensor to = ema_of(t);
     bt_accumulate_args args = { &from, &to, false };
     return stream->backend->accumulate(stream, &args, err);
@@ -271,6 +296,8 @@ static bauta_status trainer_fill(bauta_trainer *t, bauta_error *err)
            (status = bt_lanes_init(&t->lanes, o->lanes, t->context->comm,
                                    t->context->stream, t->model->store, err)) ||
            (status = ema_create(t, err)) || (status = corpus_open(t, err)));
+    if (!status)
+        bt_shards_drop(&t->shards, t->model->store);
     return status;
 }
 
@@ -292,11 +319,10 @@ bauta_status bauta_trainer_create(bauta_trainer **out, bauta_context *context,
         return status;
     status = BT_SIZED_READ(&chosen, BAUTA_TRAIN_OPTIONS_INIT, options,
                            "options", err);
+    if (!status)
+        status = bt_model_check_trainable(model, err);
     if (status)
         return status;
-    if (!model->trainable)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "the model was loaded read-only");
     bauta_trainer *made = bt_alloc_zero(1, sizeof(*made));
     if (!made)
         return bt_fail_memory(err, "a trainer", sizeof(*made));
@@ -570,7 +596,7 @@ static bauta_status ema_step(bauta_trainer *t, bauta_error *err)
 {
     bt_stream *stream = t->context->stream;
     bt_tensor average = ema_of(t);
-    bt_tensor weights = slice_of(t, &t->model->store->weights);
+    bt_tensor weights = slice_of(t);
     double early = (double)(1 + t->steps) / (double)(10 + t->steps);
     double decay = t->options.ema_decay < early ? t->options.ema_decay : early;
     bt_ema_args args = { &average, &weights, (float)decay,
@@ -578,30 +604,89 @@ static bauta_status ema_step(bauta_trainer *t, bauta_error *err)
     return t->ema.memory ? stream->backend->ema(stream, &args, err) : BAUTA_OK;
 }
 
-/* Give all ranks the slices of the weights that their owners changed. */
+/* Give all ranks the slices of the weights that their owners changed, or of
+ * their copies, two of which are exchanged as one float. */
 static bauta_status weights_gather(const bauta_trainer *t, bauta_error *err)
 {
-    bt_tensor weights = row_of(t, &t->model->store->weights);
-    bt_comm *comm = t->context->comm;
-    bauta_status status = bt_comm_all_gather(comm, t->context->stream, &weights,
-                                             t->shards.bounds, err);
-    return status || comm->count == 1
-               ? status
-               : bt_model_store_round(t->model->store, err);
+    const bt_model_store *store = t->model->store;
+    bool shared = t->shards.masters.memory;
+    bt_tensor row =
+        bt_tensor_of(shared ? &store->copies : &store->weights, BAUTA_FLOAT32,
+                     1, shared ? store->floats / 2 : store->floats);
+    return bt_comm_all_gather(t->context->comm, t->context->stream, &row,
+                              shared ? t->shards.pairs : t->shards.bounds, err);
+}
+
+/* Round the weights again: all of them, or the own slice. */
+static bauta_status weights_round(const bauta_trainer *t, bauta_error *err)
+{
+    bt_model_store *store = t->model->store;
+    bt_stream *stream = t->context->stream;
+    if (!t->shards.masters.memory)
+        return bt_model_store_round(store, err);
+    bt_tensor from = slice_of(t);
+    bt_tensor to =
+        bt_tensor_of(&store->copies, store->dtype, 1, t->shards.floats);
+    bt_accumulate_args args = { &from, &to, false };
+    to.offset = t->shards.first;
+    return stream->backend->accumulate(stream, &args, err);
 }
 
 bauta_status bt_trainer_swap_ema(const bauta_trainer *t, bauta_error *err)
 {
     bt_stream *stream = t->context->stream;
     bt_tensor average = ema_of(t);
-    bt_tensor weights = slice_of(t, &t->model->store->weights);
+    bt_tensor weights = slice_of(t);
     bt_swap_args args = { &average, &weights };
     if (!t->ema.memory)
         return BAUTA_OK;
     bauta_status status = stream->backend->swap(stream, &args, err);
     if (!status)
-        status = weights_gather(t, err);
-    return status ? status : bt_model_store_round(t->model->store, err);
+        status = weights_round(t, err);
+    return status ? status : weights_gather(t, err);
+}
+
+/* ---- the float32 weights of all ranks ---------------------------------- */
+
+bauta_status bt_trainer_weights(bt_host_copy *copy, const bauta_trainer *t,
+                                bool all, bauta_error *err)
+{
+    const bt_shards *s = &t->shards;
+    const bt_model_store *store = t->model->store;
+    bt_stream *stream = t->context->stream;
+    bt_comm *comm = t->context->comm;
+    size_t bytes = bt_size_mul(store->floats, sizeof(float));
+    if (!s->masters.memory)
+        return bt_host_copy_init(copy, stream, &store->weights, err);
+    *copy = (bt_host_copy){ .data = bt_alloc(bytes), .owned = true };
+    if (!copy->data)
+        return bt_fail_memory(err, "the weights of all ranks", bytes);
+    bt_buffer host = bt_buffer_of_host(copy->data, bytes);
+    bt_tensor row = row_of(t, &host);
+    bauta_status status =
+        stream->backend->download(stream, copy->data + s->first, &s->masters, 0,
+                                  s->floats * sizeof(float), err);
+    if (!status)
+        status = all ? bt_comm_all_gather(comm, stream, &row, s->bounds, err)
+                     : bt_comm_gather(comm, copy->data, s->bounds, err);
+    if (status)
+        bt_host_copy_release(copy);
+    return status;
+}
+
+bauta_status bt_trainer_set_weights(bauta_trainer *t, const float *weights,
+                                    bauta_error *err)
+{
+    bt_model_store *store = t->model->store;
+    bt_stream *stream = t->context->stream;
+    if (t->shards.masters.memory) {
+        t->weights_digest = bt_model_weights_digest(t->model, weights);
+        return bt_shards_store(&t->shards, stream, store, weights, err);
+    }
+    bauta_status status =
+        stream->backend->upload(stream, &store->weights, 0, weights,
+                                store->floats * sizeof(float), err);
+    return status ? status : bt_model_store_round(store, err);
 }
 
 bauta_status bt_trainer_update(bauta_trainer *t, const bt_step_sums *sums,

@@ -24,6 +24,8 @@ struct bauta_trainer {
     bt_optimizer *optimizer;
     bt_named_tensor **trained; /* (trained_count) in the optimizer's order */
     size_t trained_count;
+    uint64_t weights_digest; /* of all weights of this rank, when it gave those
+                                of other slices away; or 0 */
     bt_shards shards; /* the own part of the optimizer's state, and of: */
     bt_buffer ema;    /* exponential moving average of the weights, or empty */
     bt_lanes lanes;
@@ -56,6 +58,16 @@ bauta_status bt_microbatch_run(bauta_trainer *trainer,
 
 /* Set the gradients of the model to 0. */
 bauta_status bt_trainer_zero(bauta_trainer *trainer, bauta_error *err);
+
+/* The float32 weights of all ranks in host memory, on rank 0 or on all of them.
+ * Collective. bt_host_copy_release() frees them. */
+bauta_status bt_trainer_weights(bt_host_copy *copy,
+                                const bauta_trainer *trainer, bool all,
+                                bauta_error *err);
+
+/* Replace the weights by others, which are in host memory on every rank. */
+bauta_status bt_trainer_set_weights(bauta_trainer *trainer,
+                                    const float *weights, bauta_error *err);
 
 /* Exchange the weights and their moving average, on all ranks. */
 bauta_status bt_trainer_swap_ema(const bauta_trainer *trainer,

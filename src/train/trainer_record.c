@@ -178,8 +178,7 @@ bauta_status bt_trainer_digest(uint64_t *out, const bauta_trainer *t,
 {
     uint64_t digests[DIGESTS];
     bt_host_copy weights;
-    bauta_status status = bt_host_copy_init(&weights, t->context->stream,
-                                            &t->model->store->weights, err);
+    bauta_status status = bt_trainer_weights(&weights, t, true, err);
     if (status)
         return status;
     status = digests_set(digests, t, weights.data, err);
@@ -194,6 +193,7 @@ bauta_status bt_trainer_digest(uint64_t *out, const bauta_trainer *t,
         *out = bt_digest_mix(*out, digests[i]);
     // The end of an epoch and the start of the next are the same position.
     *out = bt_digest_mix(*out, t->steps);
+    *out = bt_digest_mix(*out, t->weights_digest);
     bt_free(text);
     return status;
 }
@@ -330,8 +330,7 @@ static bauta_status digests_check(const json_t *saved, const bauta_trainer *t,
 {
     uint64_t mine[DIGESTS], other;
     bt_host_copy weights;
-    bauta_status status = bt_host_copy_init(&weights, t->context->stream,
-                                            &t->model->store->weights, err);
+    bauta_status status = bt_trainer_weights(&weights, t, true, err);
     if (status)
         return status;
     status = digests_set(mine, t, weights.data, err);

@@ -334,9 +334,23 @@ typedef struct bt_cuda_adamw_state {
     bt_adamw decayed, undecayed;
 } bt_cuda_adamw_state;
 
-/* A step: the norm of all gradients, the clipping and the constants from it,
- * and AdamW, in the CPU's order of arithmetic and with its bits. `squares`
- * (pieces) is scratch. */
+/* A step, in the CPU's order of arithmetic and with its bits. Its first half:
+ * the sum of squares of each piece of the gradients, `squares` (pieces). */
+bauta_status bt_cuda_adamw_squares(const bt_cuda_slot *slots,
+                                   const bt_cuda_piece *pieces, size_t count,
+                                   double *squares, void *stream,
+                                   bauta_error *err);
+/* Its second half: the norm from `square_count` squares, which are added in
+ * order; the clipping and the constants from it, and AdamW. The squares are
+ * those of all gradients: of these pieces, or their sum with those of other
+ * ranks. */
+bauta_status bt_cuda_adamw_update(const bt_cuda_slot *slots,
+                                  const bt_cuda_piece *pieces, size_t count,
+                                  const bt_cuda_adamw_options *options,
+                                  bt_cuda_adamw_state *state,
+                                  const double *squares, size_t square_count,
+                                  void *stream, bauta_error *err);
+/* Both. `squares` is scratch. */
 bauta_status bt_cuda_adamw(const bt_cuda_slot *slots,
                            const bt_cuda_piece *pieces, size_t count,
                            const bt_cuda_adamw_options *options,

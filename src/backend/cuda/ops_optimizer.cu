@@ -171,24 +171,57 @@ static __global__ void __launch_bounds__(UPDATE_THREADS)
         update1(c, s, piece.from + j);
 }
 
+static bauta_status pieces_check(size_t count, bauta_error *err)
+{
+    if (count < ((size_t)1 << 31) / UPDATE_PARTS)
+        return BAUTA_OK;
+    return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                   "AdamW: %zu pieces are too many for one call", count);
+}
+
+bauta_status bt_cuda_adamw_squares(const bt_cuda_slot *slots,
+                                   const bt_cuda_piece *pieces, size_t count,
+                                   double *to, void *stream, bauta_error *err)
+{
+    bauta_status status = pieces_check(count, err);
+    if (status || !count)
+        return status;
+    squares<<<(unsigned)ceil_div(count, PIECES_PER_BLOCK), SQUARES_THREADS, 0,
+              (cudaStream_t)stream>>>(slots, pieces, (uint32_t)count, to);
+    return launched("the norm of the gradients", err);
+}
+
+bauta_status bt_cuda_adamw_update(const bt_cuda_slot *slots,
+                                  const bt_cuda_piece *pieces, size_t count,
+                                  const bt_cuda_adamw_options *options,
+                                  bt_cuda_adamw_state *state,
+                                  const double *of, size_t square_count,
+                                  void *stream, bauta_error *err)
+{
+    cudaStream_t on = (cudaStream_t)stream;
+    bauta_status status = pieces_check(count, err);
+    if (!status)
+        status = pieces_check(square_count, err);
+    if (status)
+        return status;
+    step_begin<<<1, 1024, 0, on>>>(of, (uint32_t)square_count, *options, state);
+    if (count)
+        step_update<<<(unsigned)count * UPDATE_PARTS, UPDATE_THREADS, 0, on>>>(
+            slots, pieces, state);
+    return launched("AdamW", err);
+}
+
 bauta_status bt_cuda_adamw(const bt_cuda_slot *slots,
                            const bt_cuda_piece *pieces, size_t count,
                            const bt_cuda_adamw_options *options,
                            bt_cuda_adamw_state *state, double *to, void *stream,
                            bauta_error *err)
 {
-    cudaStream_t on = (cudaStream_t)stream;
-    if (count >= ((size_t)1 << 31) / UPDATE_PARTS)
-        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
-                       "AdamW: %zu pieces are too many for one call", count);
-    if (count)
-        squares<<<(unsigned)ceil_div(count, PIECES_PER_BLOCK), SQUARES_THREADS,
-                  0, on>>>(slots, pieces, (uint32_t)count, to);
-    step_begin<<<1, 1024, 0, on>>>(to, (uint32_t)count, *options, state);
-    if (count)
-        step_update<<<(unsigned)count * UPDATE_PARTS, UPDATE_THREADS, 0, on>>>(
-            slots, pieces, state);
-    return launched("AdamW", err);
+    bauta_status status =
+        bt_cuda_adamw_squares(slots, pieces, count, to, stream, err);
+    return status ? status
+                  : bt_cuda_adamw_update(slots, pieces, count, options, state,
+                                         to, count, stream, err);
 }
 
 /* ---- the moving average -------------------------------------------------- */

@@ -59,7 +59,7 @@ static adamw_layout layout_of(size_t slots, size_t pieces)
                            bt_size_round(sizeof(bt_cuda_adamw_state), 256) };
     l.pieces = l.slots + bt_size_round(slots * sizeof(bt_cuda_slot), 256);
     l.squares = l.pieces + bt_size_round(pieces * sizeof(bt_cuda_piece), 256);
-    l.bytes = l.squares + pieces * sizeof(double);
+    l.bytes = l.squares + bt_size_max(pieces, 1) * sizeof(double);
     return l;
 }
 
@@ -130,8 +130,48 @@ static bauta_status lists_update(bt_cuda_stream *stream,
 
 /* ---- Steps ------------------------------------------------------------- */
 
-bauta_status bt_cuda_op_adamw(bt_cuda_stream *stream, const bt_adamw_args *args,
-                              bauta_error *err)
+/* Where everything of a step is on the GPU. */
+typedef struct adamw_memory {
+    bt_cuda_adamw_state *state;
+    bt_cuda_slot *slots;
+    bt_cuda_piece *pieces;
+    double *squares;
+} adamw_memory;
+
+static adamw_memory memory_of(const bt_cuda_stream *stream)
+{
+    const bt_cuda_adamw_lists *lists = &stream->adamw;
+    adamw_layout l = layout_of(lists->count, lists->pieces);
+    char *at = lists->memory.memory;
+    return (adamw_memory){ (bt_cuda_adamw_state *)at,
+                           (bt_cuda_slot *)(at + l.slots),
+                           (bt_cuda_piece *)(at + l.pieces),
+                           (double *)(at + l.squares) };
+}
+
+/* Other ranks have the other parameters: the squares visit the host, and their
+ * sum comes back as the only one. Adding it to 0 changes no bit of it. */
+static bauta_status squares_share(bt_cuda_stream *stream,
+                                  const adamw_memory *memory,
+                                  const bt_square_sum *with, bauta_error *err)
+{
+    size_t count = stream->adamw.pieces, bytes = count * sizeof(double);
+    double sum = 0.0, *squares = bt_alloc(bytes);
+    if (!squares)
+        return bt_fail_memory(err, "the norm of gradients", bytes);
+    bauta_status status =
+        bt_cuda_stream_download(stream, squares, memory->squares, bytes, err);
+    if (!status)
+        status = with->add(with->user, squares, count, &sum, err);
+    bt_free(squares);
+    return status ? status
+                  : bt_cuda_stream_upload(stream, memory->squares, &sum,
+                                          sizeof(sum), err);
+}
+
+static bauta_status step_queue(bt_cuda_stream *stream,
+                               const bt_adamw_args *args,
+                               const adamw_memory *memory, bauta_error *err)
 {
     const bt_optimizer_options *o = args->options;
     bt_cuda_adamw_options options = { .beta1 = o->beta1,
@@ -140,22 +180,34 @@ bauta_status bt_cuda_op_adamw(bt_cuda_stream *stream, const bt_adamw_args *args,
                                       .weight_decay = o->weight_decay,
                                       .max_grad_norm = o->max_grad_norm,
                                       .rate = args->learning_rate };
+    size_t count = stream->adamw.pieces;
+    bauta_status status =
+        bt_cuda_adamw_squares(memory->slots, memory->pieces, count,
+                              memory->squares, stream->queue, err);
+    if (!status && args->square_sum)
+        status = squares_share(stream, memory, args->square_sum, err);
+    if (!status)
+        status = bt_cuda_adamw_update(
+            memory->slots, memory->pieces, count, &options, memory->state,
+            memory->squares, args->square_sum ? 1 : count, stream->queue, err);
+    return status;
+}
+
+bauta_status bt_cuda_op_adamw(bt_cuda_stream *stream, const bt_adamw_args *args,
+                              bauta_error *err)
+{
     bt_cuda_adamw_state state = { .steps = args->step - 1 };
     bauta_status status = lists_update(stream, args, err);
     if (status)
         return status;
-    adamw_layout l = layout_of(args->count, stream->adamw.pieces);
-    char *memory = stream->adamw.memory.memory;
-    status = bt_cuda_stream_upload(stream, memory, &state, sizeof(state), err);
+    adamw_memory memory = memory_of(stream);
+    status =
+        bt_cuda_stream_upload(stream, memory.state, &state, sizeof(state), err);
     if (!status)
-        status = bt_cuda_adamw(
-            (bt_cuda_slot *)(memory + l.slots),
-            (bt_cuda_piece *)(memory + l.pieces), stream->adamw.pieces,
-            &options, (bt_cuda_adamw_state *)memory,
-            (double *)(memory + l.squares), stream->queue, err);
+        status = step_queue(stream, args, &memory, err);
     if (!status)
-        status =
-            bt_cuda_stream_download(stream, &state, memory, sizeof(state), err);
+        status = bt_cuda_stream_download(stream, &state, memory.state,
+                                         sizeof(state), err);
     if (!status && args->norm)
         *args->norm = state.norm;
     return status;

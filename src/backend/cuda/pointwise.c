@@ -112,18 +112,35 @@ bauta_status bt_cuda_op_softcap_grad(bt_cuda_stream *stream,
                                 stream->queue, err);
 }
 
-bauta_status bt_cuda_op_accumulate(bt_cuda_stream *stream,
-                                   const bt_accumulate_args *args,
-                                   bauta_error *err)
+static bauta_status accumulate(bt_cuda_stream *stream, const bt_tensor *x,
+                               const bt_tensor *to, bool add, bauta_error *err)
 {
-    const bt_tensor *x = args->x, *to = args->to;
-    BT_CUDA_NEED_HERE(stream, err, accumulate, x, to);
-    if (args->add)
+    if (add)
         return bt_cuda_scale(x->rows, x->columns, bt_cuda_write(to), to->dtype,
                              bt_cuda_read(x), x->dtype, 1.0f, true,
                              stream->queue, err);
     return bt_cuda_copy(x->rows, x->columns, bt_cuda_write(to), to->dtype,
                         bt_cuda_read(x), x->dtype, stream->queue, err);
+}
+
+/* All weights of a model are one row, of which a kernel takes a part. */
+bauta_status bt_cuda_op_accumulate(bt_cuda_stream *stream,
+                                   const bt_accumulate_args *args,
+                                   bauta_error *err)
+{
+    const size_t most = (size_t)1 << 30;
+    bt_tensor x = *args->x, to = *args->to;
+    bauta_status status = BAUTA_OK;
+    BT_CUDA_NEED_HERE(stream, err, accumulate, args->x, args->to);
+    while (!status && x.rows == 1 && x.columns > most) {
+        bt_tensor x_part = x, to_part = to;
+        x_part.columns = to_part.columns = most;
+        status = accumulate(stream, &x_part, &to_part, args->add, err);
+        x.columns -= most;
+        x.offset += most;
+        to.offset += most;
+    }
+    return status ? status : accumulate(stream, &x, &to, args->add, err);
 }
 
 bauta_status bt_cuda_op_dropout(bt_cuda_stream *stream,

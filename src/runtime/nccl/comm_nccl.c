@@ -9,7 +9,9 @@
  * it asks NCCL and the transport in turn, and ends the communicator if a rank
  * has failed.
  *
- * This file compiles and links, but it has not been run yet. */
+ * NCCL refuses two ranks on one GPU, and takes ranks whose variable NCCL_HOSTID
+ * differs for those of different hosts. So do we: with it, tests run two ranks
+ * of NCCL on one GPU. */
 #include "backend/cuda/stream.h"
 #include "base/error.h"
 #include "base/hash.h"
@@ -19,6 +21,7 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
@@ -55,17 +58,40 @@ static void pause_briefly(void)
     nanosleep(&(struct timespec){ .tv_nsec = 20 * 1000 }, NULL);
 }
 
+/* Whether there is nothing to wait for any more: a rank has failed, or it has
+ * ended. One that ended may have been done, and what it has sent still arrives,
+ * so that waits for another second at least. A single rank has no transport. */
+enum { PATIENCE = 50 * 1000 }; // pauses
+
+static bool given_up(bt_comm *comm, int *patience)
+{
+    return comm->transport && comm->transport->failing(comm) &&
+           (comm->reason[0] || --*patience == 0);
+}
+
+/* *done: whether NCCL has done what was asked of it. */
+static bauta_status ask(nccl_state *s, const char *what, bool *done,
+                        bauta_error *err)
+{
+    ncclResult_t result = ncclSuccess;
+    ncclResult_t asked = ncclCommGetAsyncError(s->comm, &result);
+    *done = result == ncclSuccess;
+    return asked || (result && result != ncclInProgress)
+               ? fail_nccl(s, asked ? asked : result, what, err)
+               : BAUTA_OK;
+}
+
 /* Until NCCL has done what was asked of it; work may still be queued. */
 static bauta_status settle(bt_comm *comm, nccl_state *s, const char *what,
                            bauta_error *err)
 {
+    int patience = PATIENCE;
     for (;;) {
-        ncclResult_t result, asked = ncclCommGetAsyncError(s->comm, &result);
-        if (asked || (result && result != ncclInProgress))
-            return fail_nccl(s, asked ? asked : result, what, err);
-        if (result == ncclSuccess)
-            return BAUTA_OK;
-        if (comm->transport->failing(comm))
+        bool done;
+        bauta_status status = ask(s, what, &done, err);
+        if (status || done)
+            return status;
+        if (given_up(comm, &patience))
             return fail_rank(comm, s, err);
         pause_briefly();
     }
@@ -74,7 +100,9 @@ static bauta_status settle(bt_comm *comm, nccl_state *s, const char *what,
 static bauta_status queue_wait(bt_comm *comm, nccl_state *s, cudaStream_t queue,
                                bauta_error *err)
 {
+    int patience = PATIENCE;
     for (;;) {
+        bool settled;
         cudaError_t done = cudaStreamQuery(queue);
         if (done == cudaSuccess)
             return BAUTA_OK;
@@ -82,10 +110,11 @@ static bauta_status queue_wait(bt_comm *comm, nccl_state *s, cudaStream_t queue,
             s->failed = true;
             return bt_cuda_failed((int)done, "the exchange between GPUs", err);
         }
-        bauta_status status = settle(comm, s, "exchange gradients", err);
+        cudaGetLastError(); // "not ready" would be the next call's error
+        bauta_status status = ask(s, "exchange gradients", &settled, err);
         if (status)
             return status;
-        if (comm->transport->failing(comm))
+        if (given_up(comm, &patience))
             return fail_rank(comm, s, err);
         pause_briefly();
     }
@@ -160,20 +189,27 @@ static void nccl_release(bt_comm *comm)
     comm->device = NULL;
 }
 
+/* The name of a GPU among those of all hosts. */
+static cudaError_t gpu_name(char *name, size_t size, int device)
+{
+    const char *given = getenv("NCCL_HOSTID");
+    char host[64] = "", bus[64] = "";
+    cudaError_t failed = cudaDeviceGetPCIBusId(bus, sizeof(bus), device);
+    gethostname(host, sizeof(host) - 1);
+    snprintf(name, size, "%s %s", given && *given ? given : host, bus);
+    return failed;
+}
+
 /* Whether two ranks have the same GPU of the same machine. All ranks come to
  * the same answer. */
 static bauta_status gpus_compare(bt_comm *comm, int device, bool *shared,
                                  bauta_error *err)
 {
     double gpus[BT_RANKS_MAX] = { 0.0 };
-    char name[160] = "", bus[64] = "";
-    cudaError_t failed = cudaDeviceGetPCIBusId(bus, sizeof(bus), device);
+    char name[160];
+    cudaError_t failed = gpu_name(name, sizeof(name), device);
     if (failed)
         return bt_cuda_failed((int)failed, "the name of a GPU", err);
-    gethostname(name, 64);
-    name[63] = '\0';
-    strcat(name, " ");
-    strcat(name, bus);
     // As many bits as a double has.
     gpus[comm->rank] = (double)(bt_hash(name, strlen(name), 0) >> 11);
     bauta_status status = bt_comm_sum(comm, gpus, (size_t)comm->count, err);
