@@ -474,9 +474,12 @@ static void attention_large_negative(const bt_attention_step *s)
     bt_attention_forward_f32_c(s);
     for (size_t row = 0; s->words && row < s->rows; row++)
         seen |= s->words[row];
-    for (size_t row = 0; s->words && row < s->rows; row++)
-        if (seen & ~s->words[row])
-            hidden_keys_add(s, row, seen);
+    for (size_t h = 0; s->words && h < s->heads; h++) {
+        bt_attention_step one = bt_attention_step_of_head(s, h);
+        for (size_t row = 0; row < s->rows; row++)
+            if (seen & ~s->words[row])
+                hidden_keys_add(&one, row, seen);
+    }
 }
 
 /* The reference kernels with another attention. */

@@ -3,6 +3,8 @@
  * of a key block. */
 #include "check.h"
 
+#include "base/error.h"
+
 #include "backend/cpu/kernels/tanh.h"
 
 enum { BLOCK = 64 };
@@ -110,13 +112,17 @@ typedef struct forward_buffers {
     bt_attention_step step;
 } forward_buffers;
 
-static forward_buffers forward_make(check *c, size_t rows, size_t d, size_t e)
+/* `rows` rows of each head; `each` floats of one head's keys and values. */
+static forward_buffers forward_make(check *c, size_t heads, size_t rows,
+                                    size_t d, size_t e)
 {
     forward_buffers b;
-    size_t dp = pad16(d), ep = pad16(e);
+    size_t dp = pad16(d), ep = pad16(e), each = BLOCK * (d > ep ? d : ep);
+    size_t group = rows;
+    rows *= heads;
     b.q = check_floats(c, rows * dp, 4);
-    b.kt = check_floats(c, d * BLOCK, 1);
-    b.v = check_floats(c, BLOCK * ep, 1);
+    b.kt = check_floats(c, (heads - 1) * each + d * BLOCK, 1);
+    b.v = check_floats(c, (heads - 1) * each + BLOCK * ep, 1);
     b.m = check_floats(c, rows, 4);
     b.l = check_floats(c, rows * BT_LANES, 1);
     b.o = check_floats(c, rows * ep, 1);
@@ -130,9 +136,12 @@ static forward_buffers forward_make(check *c, size_t rows, size_t d, size_t e)
             memset(b.o.data + r * ep, 0, ep * sizeof(float));
         }
     words_fill(c, b.words, rows);
-    b.step = (bt_attention_step){
-        .rows = rows, .head_dim = d, .head_pad = dp, .value_pad = ep
-    };
+    b.step = (bt_attention_step){ .rows = group,
+                                  .heads = heads,
+                                  .head_stride = each,
+                                  .head_dim = d,
+                                  .head_pad = dp,
+                                  .value_pad = ep };
     return b;
 }
 
@@ -157,11 +166,20 @@ static void forward_free(forward_buffers *b)
         guarded_free(all[i]);
 }
 
-static void forward_case(check *c, size_t rows, size_t d, size_t e, bool full,
-                         size_t odd, size_t kind)
+/* All rows see the same keys, as the query heads of a key head do. */
+static void words_repeat(forward_buffers *b)
 {
-    forward_buffers b = forward_make(c, rows, d, e);
+    for (size_t r = 1; r < b->step.rows; r++)
+        b->words[r] = b->words[0];
+}
+
+static void forward_case(check *c, size_t heads, size_t rows, size_t d,
+                         size_t e, bool full, size_t odd, size_t kind)
+{
+    forward_buffers b = forward_make(c, heads, rows, d, e);
     term_buffers terms;
+    if (heads > 1 && odd % 2)
+        words_repeat(&b);
     b.step.words = full ? NULL : b.words;
     terms_make(c, &terms, rows, kind, b.step.words);
     b.step.terms = kind ? &terms.terms : NULL;
@@ -189,12 +207,27 @@ static void forward_compare(check *c)
     for (size_t i = 0; i < sizeof(rows_of) / sizeof(rows_of[0]); i++)
         for (size_t j = 0; j < sizeof(dims_of) / sizeof(dims_of[0]); j++) {
             size_t other = dims_of[test_below(&c->random, 10)];
-            forward_case(c, rows_of[i], dims_of[j], dims_of[j], true, 0, 0);
-            forward_case(c, rows_of[i], dims_of[j], other, false, 0, 0);
-            forward_case(c, rows_of[i], other, dims_of[j], false, 3, 0);
-            forward_case(c, rows_of[i], dims_of[j], other, (i + j) % 2,
+            forward_case(c, 1, rows_of[i], dims_of[j], dims_of[j], true, 0, 0);
+            forward_case(c, 1, rows_of[i], dims_of[j], other, false, 0, 0);
+            forward_case(c, 1, rows_of[i], other, dims_of[j], false, 3, 0);
+            forward_case(c, 1, rows_of[i], dims_of[j], other, (i + j) % 2,
                          3 * (i % 2), 1 + (i + j) % 3);
         }
+}
+
+/* Heads that share a step; some numbers of rows and columns run together. */
+static void forward_heads_compare(check *c)
+{
+    static const size_t dims[] = { 3, 8, 16, 17, 32, 48, 64, 65, 128 };
+    for (size_t heads = 2; heads <= 9; heads++)
+        for (size_t rows = 1; rows <= 3; rows++)
+            for (size_t j = 0; j < BT_LEN(dims); j++) {
+                size_t other = dims[test_below(&c->random, BT_LEN(dims))];
+                forward_case(c, heads, rows, other, dims[j], true, 0, 0);
+                forward_case(c, heads, rows, other, dims[j], false, 1, 0);
+                forward_case(c, heads, rows, dims[j], other, false, 0, 0);
+            }
+    forward_case(c, 7, 20, 16, 16, false, 0, 0);
 }
 
 /* ---- the exponential, as the steps evaluate it ------------------------- */
@@ -416,7 +449,7 @@ static void forward_bench(check *c)
 {
     static const size_t dims[] = { 64, 128 };
     for (size_t i = 0; i < 2; i++) {
-        forward_buffers b = forward_make(c, 96, dims[i], dims[i]);
+        forward_buffers b = forward_make(c, 1, 96, dims[i], dims[i]);
         timed t = { &b, NULL, c->reference };
         double reference = check_time(time_forward, &t);
         t.kernels = c->twin;
@@ -446,6 +479,7 @@ int main(int argc, char **argv)
         { "transpose", transpose_compare, NULL },
         { "exp2", exp2_compare, NULL },
         { "attention_forward", forward_compare, forward_bench },
+        { "attention_heads", forward_heads_compare, NULL },
         { "attention_backward", backward_compare, backward_bench },
     };
     return check_main(argc, argv, ops, sizeof(ops) / sizeof(ops[0]));

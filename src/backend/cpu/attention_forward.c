@@ -55,6 +55,7 @@ typedef struct forward {
     bool prefetches;          /* whether a task prefetches for another */
     size_t heads_per_step;    /* heads of a group that share a step */
     size_t group_steps;       /* steps of a group: its heads / heads_per_step */
+    size_t kv_heads_per_step; /* key heads that share a step: 1, or all */
     forward_scratch *scratch; /* (threads) */
 } forward;
 
@@ -75,16 +76,28 @@ static size_t heads_per_step_of(const bt_attention_shape *shape, size_t rows)
     return heads;
 }
 
+/* All key heads share a step if there are so few rows that starting steps would
+ * take most of the time. In pages their keys are one stride apart. */
+static size_t kv_heads_per_step_of(const forward *f, size_t lines)
+{
+    size_t heads = f->shape.kv_heads;
+    bool few = !f->source && !f->prefetches && !f->biased &&
+               f->group_steps == 1 && lines * heads <= BT_TILE_ROWS;
+    return few ? heads : 1;
+}
+
 /* Take the scratch memory of all threads from the arena, which may be
  * measuring. */
 static void forward_prepare(forward *f, bt_arena *arena, int threads)
 {
     const bt_attention_shape *s = &f->shape;
     size_t rows = tile_rows_max(f->plan);
+    f->biased = bt_attention_biased(s);
     f->heads_per_step = heads_per_step_of(s, rows);
     f->group_steps = s->group / f->heads_per_step;
     size_t lines = rows * f->heads_per_step;
-    f->biased = bt_attention_biased(s);
+    f->kv_heads_per_step = kv_heads_per_step_of(f, lines);
+    lines *= f->kv_heads_per_step;
     if (f->biased)
         bt_cpu_bias_prepare(&f->bias, f->plan, s, false, arena);
     f->scratch =
@@ -110,9 +123,10 @@ static void lines_begin(const forward *f, const bt_tile *tile, size_t head,
                         const forward_scratch *x)
 {
     const bt_attention_shape *s = &f->shape;
-    size_t lines = tile->rows * f->heads_per_step;
+    size_t heads = f->heads_per_step * f->kv_heads_per_step;
+    size_t lines = tile->rows * heads;
     float factor = bt_cpu_bias_query_factor(s);
-    for (size_t h = 0; h < f->heads_per_step; h++)
+    for (size_t h = 0; h < heads; h++)
         bt_rows_copy(x->q + h * tile->rows * s->head_pad, s->head_pad,
                      f->q + tile->row * s->q.token + (head + h) * s->q.head,
                      s->q.token, tile->rows, s->head_dim, factor);
@@ -211,7 +225,9 @@ static void block_wait(const forward *f, size_t kv_head, size_t index)
 
 static size_t task_count(const forward *f)
 {
-    return f->plan->tile_count * f->shape.kv_heads * f->group_steps;
+    size_t kv_steps =
+        f->kv_heads_per_step == 1 ? f->shape.kv_heads : 1; // per tile
+    return f->plan->tile_count * kv_steps * f->group_steps;
 }
 
 /* The heads and the tile of a task. As many key heads as there are threads are
@@ -222,6 +238,10 @@ static const bt_tile *task_tile(const forward *f, size_t task, size_t *head)
 {
     size_t tiles = f->plan->tile_count;
     size_t steps = f->group_steps; // per key head and tile
+    if (f->kv_heads_per_step > 1) {
+        *head = 0;
+        return &f->plan->tiles[task];
+    }
     if (tiles * steps == 1) { // without divisions, which take longer than some
         *head = task * f->shape.group; // tasks of decoding
         return f->plan->tiles;
@@ -323,6 +343,8 @@ static void tile_run(const forward *f, const bt_tile *tile, size_t head,
                                .head_dim = s->head_dim,
                                .head_pad = s->head_pad,
                                .value_pad = s->value_pad,
+                               .heads = f->kv_heads_per_step,
+                               .head_stride = bt_kv_page_head(s),
                                .q = x->q,
                                .m = x->m,
                                .l = x->l,
@@ -341,7 +363,8 @@ static void tile_run(const forward *f, const bt_tile *tile, size_t head,
             block_wait(f, kv_head, block);
             step.kt = bt_packed_kv_keys(&f->packed, s, slot, block);
             step.v = bt_packed_kv_values(&f->packed, s, slot, block);
-            step.next = next_keys(f, tile, slot, i, k);
+            if (f->kv_heads_per_step == 1)
+                step.next = next_keys(f, tile, slot, i, k);
             lines_bias(f, tile, head, block, x);
             if (words)
                 step.words = lines_words(f, tile, words + k * tile->rows, x);
@@ -387,7 +410,7 @@ static void forward_task(void *job, size_t task, int thread)
     slot_wait(f, kv_head);
     lines_begin(f, tile, head, x);
     tile_run(f, tile, head, x, f->prefetches ? &prefetch : NULL);
-    for (size_t h = 0; h < f->heads_per_step; h++)
+    for (size_t h = 0; h < f->heads_per_step * f->kv_heads_per_step; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
     if (f->source)

@@ -72,7 +72,7 @@ static float forward_row(const bt_attention_step *s, size_t row)
     return a;
 }
 
-void bt_attention_forward_f32_c(const bt_attention_step *s)
+static void forward_head(const bt_attention_step *s)
 {
     for (size_t row = 0; row < s->rows; row++) {
         float a = forward_row(s, row);
@@ -86,6 +86,14 @@ void bt_attention_forward_f32_c(const bt_attention_step *s)
                 if (visible(s->words, row, j))
                     o[e] = fmaf(s->p[row * BLOCK + j], v[j * width], o[e]);
         }
+    }
+}
+
+void bt_attention_forward_f32_c(const bt_attention_step *step)
+{
+    for (size_t h = 0; h < step->heads; h++) {
+        bt_attention_step one = bt_attention_step_of_head(step, h);
+        forward_head(&one);
     }
 }
 

@@ -122,7 +122,7 @@ typedef struct bt_score_terms {
     const float *const *bias; /* (rows) of 64 biases each; NULL: none */
 } bt_score_terms;
 
-/* The forward step. For each row, in this order:
+/* The forward step. For each row of each head, in this order:
  *
  *   s[j] = chain over d of fma(q[d], kt[d][j], .) from 0, for visible j
  *   s[j] by the terms, if there are any
@@ -135,6 +135,11 @@ typedef struct bt_score_terms {
  *   m    = n */
 typedef struct bt_attention_step {
     size_t rows, head_dim, head_pad, value_pad;
+    /* Key heads, each with `rows` rows of its own and the same words: those of
+     * head h follow those of head h - 1 in q, m, l, o and p, and its keys and
+     * values are `head_stride` floats further on. Several heads have neither
+     * `next` nor terms. */
+    size_t heads, head_stride;
     const float *q;              /* (rows, head_pad) scaled */
     const float *kt;             /* (head_dim, 64) */
     const float *v;              /* 64 values in panels of columns, as above */
@@ -148,6 +153,24 @@ typedef struct bt_attention_step {
     const bt_score_terms *terms; /* or NULL */
 } bt_attention_step;
 typedef void bt_attention_forward_fn(const bt_attention_step *step);
+
+/* The step of one head alone. */
+static inline bt_attention_step
+bt_attention_step_of_head(const bt_attention_step *s, size_t head)
+{
+    bt_attention_step one = *s;
+    size_t row = head * s->rows;
+    one.heads = 1;
+    one.q += row * s->head_pad;
+    one.kt += head * s->head_stride;
+    one.v += head * s->head_stride;
+    one.m += row;
+    one.l += row * BT_LANES;
+    one.o += row * s->value_pad;
+    one.p += row * BT_VALUE_PANEL;
+    return one;
+}
+
 bt_attention_forward_fn bt_attention_forward_f32_c;
 
 /* The backward step: adds the contribution of a block and some rows to the

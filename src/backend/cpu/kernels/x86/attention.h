@@ -544,9 +544,9 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
 /* At most this many rows at once, so that their probabilities stay cached. */
 enum { FORWARD_ROWS = 96 };
 
-static void forward_rows(const bt_attention_step *s)
+/* The probabilities of all rows; whether any row must be rescaled. */
+static int forward_scores(const bt_attention_step *s, float *scale)
 {
-    float scale[FORWARD_ROWS];
     int rescale = 0;
     dots scores = { s->p, s->q, s->kt, s->head_pad, s->head_dim, s->v };
     for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
@@ -554,11 +554,17 @@ static void forward_rows(const bt_attention_step *s)
         rescale |= forward_strip(s, &scores, row, n, scale);
         bt_prefetch_some(s->prefetch);
     }
+    return rescale;
+}
+
+/* Add their products with the values to the output. */
+static void forward_output(const bt_attention_step *s, const float *scale)
+{
     sums output = { .to = s->o,
                     .weight = s->p,
                     .x = s->v,
                     .panels = true,
-                    .scale = rescale ? scale : NULL,
+                    .scale = scale,
                     .words = s->words,
                     .pad = s->value_pad,
                     .next = s->next,
@@ -566,7 +572,14 @@ static void forward_rows(const bt_attention_step *s)
     sums_rows(&output, s->rows);
 }
 
-void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
+static void forward_rows(const bt_attention_step *s)
+{
+    float scale[FORWARD_ROWS];
+    int rescale = forward_scores(s, scale);
+    forward_output(s, rescale ? scale : NULL);
+}
+
+static void forward_head(const bt_attention_step *step)
 {
     bt_attention_step s;
     bt_score_terms terms;
@@ -591,6 +604,101 @@ void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
             s.terms = &terms;
         }
         forward_rows(&s);
+    }
+}
+
+/* ---- Forward, several heads of few rows --------------------------------- */
+
+/* The chains of one head with one or two rows wait for each other, so those of
+ * several heads run together: H heads of R rows, V vectors of columns. */
+INLINE void heads_tile(const bt_attention_step *s, const float *scale,
+                       strip_mask m, size_t head, size_t H, size_t R, size_t V)
+{
+    enum { LINES = 8 };
+    vf sum[LINES][WIDE_VECS];
+    float *to = s->o + head * R * s->value_pad;
+    const float *weight = s->p + head * R * BLOCK;
+    const float *x = s->v + head * s->head_stride;
+    const size_t stride = s->value_pad, next = s->head_stride;
+    UNROLLED_FOR (size_t i = 0; i < H * R; i++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++) {
+            sum[i][v] = vf_load(to + i * stride + v * VL);
+            if (scale)
+                sum[i][v] = vf_mul(sum[i][v], vf_set(scale[head * R + i]));
+        }
+    for (size_t j = m.lo; j < m.hi; j++)
+        UNROLLED_FOR (size_t h = 0; h < H; h++) {
+            vf y[WIDE_VECS];
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                y[v] = vf_load(x + h * next + j * stride + v * VL);
+            UNROLLED_FOR (size_t r = 0; r < R; r++) {
+                vf w = vf_set(weight[(h * R + r) * BLOCK + j]);
+                UNROLLED_FOR (size_t v = 0; v < V; v++)
+                    sum[h * R + r][v] = vf_fma(w, y[v], sum[h * R + r][v]);
+            }
+        }
+    UNROLLED_FOR (size_t i = 0; i < H * R; i++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(to + i * stride + v * VL, sum[i][v]);
+}
+
+/* Heads from `head` on: how many ran together, or 0 if these do not. */
+static size_t heads_together(const bt_attention_step *s, const float *scale,
+                             strip_mask m, size_t head)
+{
+    size_t left = s->heads - head;
+#define HEADS_CASE(H, R, V)                                        \
+    if (left >= (H) && s->rows == (R) && s->value_pad == (V)*VL) { \
+        heads_tile(s, scale, m, head, H, R, V);                    \
+        return H;                                                  \
+    }
+    HEADS_CASE(4, 1, 1)
+    HEADS_CASE(4, 1, 2)
+    HEADS_CASE(4, 2, 1)
+    HEADS_CASE(2, 2, 2)
+    HEADS_CASE(2, 1, 4)
+#undef HEADS_CASE
+    return 0;
+}
+
+/* Scores head by head, then the outputs of several heads together, where all
+ * rows see the same keys without a gap. */
+static void forward_heads(const bt_attention_step *step)
+{
+    float scale[FORWARD_ROWS];
+    int rescale = 0;
+    size_t rows = step->rows, ran;
+    strip_mask m = step->words ? strip_mask_of(step->words, rows) : strip_full;
+    for (size_t h = 0; h < step->heads; h++) {
+        bt_attention_step one = bt_attention_step_of_head(step, h);
+        rescale |= forward_scores(&one, scale + h * rows);
+    }
+    const float *factors = rescale ? scale : NULL;
+    for (size_t h = 0; h < step->heads; h += ran) {
+        ran = m.lo == m.from && m.to == m.hi && rows <= TILE_ROWS
+                  ? heads_together(step, factors, m, h)
+                  : 0;
+        if (ran)
+            continue;
+        bt_attention_step one = bt_attention_step_of_head(step, h);
+        forward_output(&one, factors ? factors + h * rows : NULL);
+        ran = 1;
+    }
+}
+
+void TWIN(bt_attention_forward_f32)(const bt_attention_step *step)
+{
+    if (step->heads == 1) {
+        forward_head(step);
+        return;
+    }
+    if (step->heads * step->rows <= FORWARD_ROWS) {
+        forward_heads(step);
+        return;
+    }
+    for (size_t h = 0; h < step->heads; h++) {
+        bt_attention_step one = bt_attention_step_of_head(step, h);
+        forward_head(&one);
     }
 }
 
