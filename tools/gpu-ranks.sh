@@ -203,14 +203,20 @@ one_way() { # NAME COMMAND...
     fi
 }
 
+# The device is not saved with a run.
+resume() { # RANKS
+    timeout -k 5 60 "$bauta" train --resume run --ranks "$1" \
+        --device "$device" --dtype "$dtype"
+}
+
 # 4 ranks to step 5, 1 to step 10, 2 to the end.
 move() {
     ranks=4
     train "$bauta" &&
         rm -rf run/step-00000010 run/step-00000015 run/step-00000020 &&
-        timeout -k 5 60 "$bauta" train --resume run --ranks 1 &&
+        resume 1 &&
         rm -rf run/step-00000015 run/step-00000020 &&
-        timeout -k 5 60 "$bauta" train --resume run --ranks 2
+        resume 2
 }
 
 over_nccl() {
