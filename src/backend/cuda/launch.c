@@ -69,7 +69,7 @@ static cudaError_t allow_shared(const bt_cuda_kernel *kernel)
 int bt_cuda_launch_now(const bt_cuda_kernel *kernel, void *const *args,
                        bool early, void *queue)
 {
-    cudaLaunchAttribute attributes[3];
+    cudaLaunchAttribute attributes[2];
     unsigned count = 0;
     cudaError_t error = allow_shared(kernel);
     if (error)
@@ -78,13 +78,6 @@ int bt_cuda_launch_now(const bt_cuda_kernel *kernel, void *const *args,
         attributes[count].id =
             cudaLaunchAttributeProgrammaticStreamSerialization;
         attributes[count++].val.programmaticStreamSerializationAllowed = 1;
-#if CUDART_VERSION >= 12080
-        // Kernels that prefer other sizes of the L1 cache cannot share a
-        // multiprocessor, and it has to be idle to go from one to the other.
-        attributes[count].id = cudaLaunchAttributePreferredSharedMemoryCarveout;
-        attributes[count++].val.sharedMemCarveout =
-            cudaSharedmemCarveoutMaxShared;
-#endif
     }
     if (kernel->cluster > 1) {
         attributes[count].id = cudaLaunchAttributeClusterDimension;
