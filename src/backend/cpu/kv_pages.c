@@ -149,14 +149,14 @@ static void write_task(void *job, size_t task, int thread)
 
 /* ---- Rotating before writing --------------------------------------------- */
 
-typedef struct rotary_job {
+typedef struct rotary_write {
     const bt_kernels *kernels;
     bt_rotary rotary;
-} rotary_job;
+} rotary_write;
 
 static void rotate(void *job, size_t first, size_t count)
 {
-    const rotary_job *j = job;
+    const rotary_write *j = job;
     j->kernels->rotary(&j->rotary, first, count);
 }
 
@@ -169,16 +169,16 @@ static bauta_status rotate_before(bt_cpu *cpu, const bt_kv_write_args *args,
     size_t dim = q->columns / args->heads;
     if (bt_arena_reserve(&cpu->workspace, bytes))
         return bt_fail_memory(err, "rotated keys", bytes);
-    rotary_job job = { cpu->kernels,
-                       { .heads = args->heads,
-                         .dim = dim,
-                         .positions = bt_cpu_data(args->positions),
-                         .frequencies = bt_cpu_f32(args->frequencies),
-                         .x = bt_cpu_f32(q),
-                         .y = bt_cpu_f32(args->q_out),
-                         .other_heads = k->columns / dim,
-                         .other_x = bt_cpu_f32(k),
-                         .other_y = (float *)cpu->workspace.base } };
+    rotary_write job = { cpu->kernels,
+                         { .heads = args->heads,
+                           .dim = dim,
+                           .positions = bt_cpu_data(args->positions),
+                           .frequencies = bt_cpu_f32(args->frequencies),
+                           .x = bt_cpu_f32(q),
+                           .y = bt_cpu_f32(args->q_out),
+                           .other_heads = k->columns / dim,
+                           .other_x = bt_cpu_f32(k),
+                           .other_y = (float *)cpu->workspace.base } };
     bt_parallel_ranges(cpu->pool, q->rows,
                        bt_rows_per_task(q->columns + k->columns), rotate, &job);
     *keys = job.rotary.other_y;
