@@ -3,9 +3,10 @@
  * decoding: the weights are spread over the whole GPU and wait in shared memory
  * for the rows.
  *
- * A tile is all rows of a and 32 or 64 rows of weights (columns of the result). A block has one chunk of k of a tile, and the blocks of a cluster
- * have the chunks of one tile. All of a block's weights are fetched at once, and
- * none is replaced, so that where the kernel before this one lets it start early
+ * A tile is all rows of a and 32 or 64 rows of weights (columns of the result).
+ * A block has one chunk of k of a tile, and the blocks of a cluster have the
+ * chunks of one tile. All of a block's weights are fetched at once, and none is
+ * replaced, so that where the kernel before this one lets it start early
  * (programmatic dependent launch) they have arrived when that one ends, and only
  * the rows are left to come. One warpgroup multiplies, with the rows of a as the
  * 64 rows of wgmma. It has no use for those beyond m, and reads whatever lies
@@ -23,7 +24,7 @@
 
 enum {
     THREADS = 128,
-    PANEL_K = 64, /* of k: 128 bytes of a row */
+    PANEL_K = 64,       /* of k: 128 bytes of a row */
     BARRIER_PANELS = 4, /* that have a barrier in common */
     BARRIERS = BT_GEMM_CHUNK / PANEL_K / BARRIER_PANELS,
     MOST_CHUNKS = 8,        /* blocks of a cluster */
@@ -33,7 +34,7 @@ enum {
 
 template <int ROWS, int TILE> struct narrow {
     static constexpr int A_PANEL = ROWS * 128, B_PANEL = TILE * 128; /* bytes */
-    static constexpr int GROUPS = TILE / 8;   /* of columns */
+    static constexpr int GROUPS = TILE / 8; /* of columns */
     /* Threads that hold rows, and how many of them each; a group's sums. */
     static constexpr int HOLDERS = ROWS <= 16 ? 32 : ROWS * 2;
     static constexpr int HALVES = ROWS > 8 ? 2 : 1;
@@ -113,7 +114,8 @@ BT_DEVICE void fetch_rows(const bt_gemm_narrow_task &t,
                           int panels, int k)
 {
     using C = narrow<ROWS, TILE>;
-    for (int p = part * BARRIER_PANELS; p < min(part * BARRIER_PANELS + BARRIER_PANELS, panels); p++)
+    int first = part * BARRIER_PANELS;
+    for (int p = first; p < min(first + BARRIER_PANELS, panels); p++)
         tma_load_matrix(s.rows + p * C::A_PANEL, &t.a, k + p * PANEL_K, 0,
                         &s.full[part]);
 }
