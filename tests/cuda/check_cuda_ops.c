@@ -903,8 +903,12 @@ static void check_kv(void)
     memcpy(k_want, k.x, rows * columns * 4);
     memcpy(q_want, q.x, rows * q_columns * 4);
     if (rotates) {
-        bt_rotary r = { kv_heads, dim,    positions, frequencies,
-                        k.x,      k_want, false,     false };
+        bt_rotary r = { .heads = kv_heads,
+                        .dim = dim,
+                        .positions = positions,
+                        .frequencies = frequencies,
+                        .x = k.x,
+                        .y = k_want };
         cpu->rotary(&r, 0, rows);
         r.heads = heads;
         r.x = q.x;
