@@ -171,20 +171,22 @@ static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
  * the bytes. But the tiles of a document that run at once follow each other at
  * a distance of about 1.5 steps, and fewer heads at once mean more of its
- * tiles: the last one should not wait for more than 2 % of its steps. */
+ * tiles: the last one should not wait for more than 1.25 % of its steps. Heads
+ * are divided evenly, for a few that are left alone at the end would keep few
+ * multiprocessors busy. */
 static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
 {
-    size_t group = plan->heads / plan->kv_heads;
+    size_t group = plan->heads / plan->kv_heads, heads = plan->kv_heads;
     size_t blocks = (size_t)plan->multiprocessors;
     size_t rows = bt_size_mul(plan->dense_step_count, BT_STEP);
     size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(rows, 2 * group),
-                                           plan->head_dim, 1, plan->kv_heads);
+                                           plan->head_dim, 1, heads);
     double steps = (double)queries->dense_visits * (double)plan->heads *
                    (double)queries->chain_count;
-    double near = 75.0 * (double)(blocks * blocks) / (steps + 1.0);
-    size_t need =
-        near < (double)plan->kv_heads ? (size_t)ceil(near) : plan->kv_heads;
-    return (int)bt_size_min(bt_size_max(fits, need), plan->kv_heads);
+    double near = 120.0 * (double)(blocks * blocks) / (steps + 1.0);
+    size_t need = near < (double)heads ? (size_t)ceil(near) : heads;
+    size_t rounds = heads / bt_size_min(bt_size_max(fits, need), heads);
+    return (int)((heads + rounds - 1) / rounds);
 }
 
 static void describe_side(bt_cuda_loop_list *side, const bt_loop_list *list)
