@@ -19,6 +19,7 @@ if(BAUTA_SANITIZE OR NOT CMAKE_C_COMPILER_ID STREQUAL "GNU")
   set(cuda OFF)
 endif()
 option(BAUTA_CUDA "Attention on NVIDIA GPUs, where nvcc is there" ${cuda})
+set(BAUTA_NVCC_FLAGS "" CACHE STRING "More flags for nvcc, as a list")
 if(NOT BAUTA_CUDA)
   return()
 endif()
@@ -32,7 +33,8 @@ endif()
 set(nvcc ${CUDAToolkit_NVCC_EXECUTABLE} -O3 -std=c++17
   -gencode arch=compute_90a,code=sm_90a
   -Xcompiler=-fPIC,-fvisibility=hidden,-fno-exceptions,-fno-threadsafe-statics
-  -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include)
+  -I${PROJECT_SOURCE_DIR}/src -I${PROJECT_SOURCE_DIR}/include
+  ${BAUTA_NVCC_FLAGS})
 foreach(flag ${bauta_hardened_flags})
   list(APPEND nvcc -Xcompiler=${flag})
 endforeach()

@@ -1,123 +1,109 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Builds the GPU kernels, their checks and their benches without CMake, and runs
-# them: tools/gpu-run.sh [build] [check] [watch] [error] [bench] [peers], by
-# default check and bench. Needs nvcc, cmocka's header and a Hopper GPU; error
-# and peers need PyTorch, watch needs compute-sanitizer. With RUN=1 nothing is
-# built, with KEEP=1 kernels that are compiled already are not compiled again.
+# gpu-run.sh - the GPU's benches, and the checks that test-gpu.sh leaves out:
+#
+#   tools/gpu-run.sh WHAT...
+#
+#   attention  the forward and the backward pass, and decoding
+#   products   products beside cuBLASLt, and those of few rows
+#   ops        the other operations
+#   models     training and generation of GPT-2 124M and a Llama of 1B
+#   peers      attention and decoding of other libraries; needs PyTorch
+#   error      attention's errors beside PyTorch's
+#   race       races in shared memory, by compute-sanitizer
+#   pack FILE.tar.xz
+#              all programs with the libraries that they need, for a machine
+#              that has neither CMake nor the libraries; there, unpack and run
+#              tools/test-gpu.sh and this script as usual
+#
+# The programs are those of BUILD (build), where `make test-gpu` and
+# `cmake --build build --target gpu_benches` build them. race has programs of
+# its own, in build-race: the tool does not know that one lane acts for its
+# warp, so every lane does there.
 set -eu
 cd "$(dirname "$0")/.."
-build=${BUILD:-build}/gpu
-cuda=${CUDA_HOME:-/usr/local/cuda}
+build=${BUILD:-build}
+programs=$build/src/backend/cuda
+LD_LIBRARY_PATH=$PWD/lib${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+export LD_LIBRARY_PATH
 
-# One source, C or CUDA; KERNEL_FLAGS are for the kernels.
-compile() {
-    case $1 in
-    *.cu)
-        [ "${KEEP:-0}" = 1 ] && [ -f "$2" ] && return
-        # shellcheck disable=SC2086 # several flags, or none
-        "$cuda/bin/nvcc" -O3 -std=c++17 -lineinfo -Isrc -Iinclude $KERNEL_FLAGS \
-            -gencode arch=compute_90a,code=sm_90a -c "$1" -o "$2"
-        return
-        ;;
-    *_avx2.c) isa="-mavx2 -mfma" ;;
-    *_avx512.c) isa="-mavx512f -mavx512bw -mavx512dq -mavx512vl -mfma" ;;
-    *) isa= ;;
-    esac
-    # shellcheck disable=SC2086 # several flags, or none
-    gcc -std=gnu17 -O2 $isa -fopenmp -ffp-contract=off -Isrc -Iinclude -Itests \
-        -isystem "$cuda/include" -c "$1" -o "$2"
-}
-
-if [ "${1:-}" = --compile ]; then
-    compile "$2" "$3"
-    exit
-fi
-
-# make FOLDER FLAGS PROGRAM...: everything at once, kernels first, for they
-# take longest.
-make() {
-    to=$1
-    flags=$2
-    shift 2
-    mkdir -p "$to"
-    {
-        for source in src/backend/cuda/attention_*.cu src/base/*.c \
-            src/mask/*.c src/backend/cpu/*.c src/backend/cpu/kernels/*.c \
-            src/backend/cpu/kernels/x86/*.c src/runtime/*.c \
-            src/autograd/tape.c src/backend/cuda/bias.c \
-            src/backend/cuda/decode.c \
-            src/backend/cuda/device.c src/backend/cuda/gpu.c \
-            src/backend/cuda/plan.c src/backend/cuda/rows.c; do
-            echo "$source $to/part_$(echo "$source" | tr / _).o"
-        done
-        for program in "$@"; do
-            echo "$program.c $to/$(basename "$program").o"
-        done
-    } | KERNEL_FLAGS="$flags" xargs -P "$(nproc)" -n 2 tools/gpu-run.sh --compile
-    for program in "$@"; do
-        echo "$to/$(basename "$program")"
-    done | xargs -P "$(nproc)" -I '{}' sh -c \
-        "$cuda/bin/nvcc -o {} {}.o $to/part_*.o -Xcompiler -fopenmp -lm"
-}
-
-[ "${RUN:-0}" = 1 ] ||
-    make "$build" "" tests/cuda/check_cuda tests/cuda/check_cuda_backward \
-        tests/cuda/check_cuda_decode tests/cuda/check_cuda_f32 \
-        tests/cuda/check_cuda_same tests/cuda/check_device \
-        tests/cuda/dump_cuda bench/attention_gpu bench/decode_gpu
-
-# Bad accesses, and races in shared memory. The tool does not know that one lane
-# acts for its warp, so races are looked for in a build in which every lane
-# does.
-watch() {
-    for program in check_cuda check_cuda_backward check_cuda_decode \
-        check_cuda_f32 check_cuda_same; do
-        compute-sanitizer --error-exitcode 1 "$build/$program" --quick
+build_programs() { # FOLDER TARGET... [-- OPTION...]
+    command -v cmake >/dev/null || return 0
+    [ -f CMakeLists.txt ] || return 0
+    folder=$1
+    shift
+    targets=
+    while [ $# -gt 0 ] && [ "$1" != -- ]; do
+        targets="$targets $1"
+        shift
     done
-    # Out-of-memory errors are expected here.
-    compute-sanitizer --error-exitcode 1 --report-api-errors no \
-        "$build/check_device"
-    [ "${RUN:-0}" = 1 ] ||
-        make "$build/lanes" -DBT_EVERY_LANE tests/cuda/check_cuda \
-            tests/cuda/check_cuda_backward
-    race="compute-sanitizer --tool racecheck --error-exitcode 1"
-    $race "$build/lanes/check_cuda" --quick
+    [ $# -eq 0 ] || shift
+    cmake -S . -B "$folder" "$@" >/dev/null
+    # shellcheck disable=SC2086 # several targets
+    cmake --build "$folder" --parallel "${JOBS:-$(nproc)}" --target $targets
+}
+
+race() {
+    build_programs build-race check_cuda check_cuda_backward -- \
+        -DBAUTA_NVCC_FLAGS=-DBT_EVERY_LANE
+    tool="compute-sanitizer --tool racecheck --error-exitcode 1"
+    $tool build-race/src/backend/cuda/check_cuda --quick
     for head in 64 96 128 192 256; do
-        $race "$build/lanes/check_cuda_backward" --race "$head"
+        $tool build-race/src/backend/cuda/check_cuda_backward --race $head
     done
+    $tool "$programs/check_cuda_ops" --quick
 }
 
-[ $# -gt 0 ] || set -- check bench
-for what in "$@"; do
+# glibc, the C++ library and the driver are everywhere, and cuBLAS where CUDA
+# is.
+needs() { # FILE...
+    ldd "$@" | sed -n 's/.* => \(\/[^ ]*\) .*/\1/p' | sort -u |
+        grep -Ev '/lib(c|m|dl|rt|pthread|gcc_s|stdc\+\+|cublas.*)\.so' || :
+}
+
+pack() { # FILE
+    build_programs "$build" gpu_checks gpu_benches bauta_program
+    work=$(mktemp -d)
+    trap 'rm -rf "$work"' EXIT
+    mkdir -p "$work/gpu/lib" "$work/gpu/build/src/backend/cuda"
+    find "$programs" -maxdepth 1 -type f -perm -100 \
+        -exec cp {} "$work/gpu/build/src/backend/cuda/" \;
+    cp "$build/bauta" "$work/gpu/build/"
+    # shellcheck disable=SC2046 # no names with spaces
+    cp -L $(needs "$build/bauta" "$work"/gpu/build/src/backend/cuda/*) \
+        "$work/gpu/lib/"
+    find "$work/gpu" -type f -exec strip {} +
+    cp -R tools bench examples "$work/gpu/"
+    mkdir -p "$work/gpu/tests/data"
+    cp -R tests/data/models "$work/gpu/tests/data/"
+    tar -C "$work" -I "xz -3" -cf "$1" gpu
+    ls -l "$1"
+}
+
+while [ $# -gt 0 ]; do
+    what=$1
+    shift
     case $what in
-    build) ;;
-    check)
-        "$build/check_cuda"
-        "$build/check_cuda_backward"
-        "$build/check_cuda_decode"
-        "$build/check_cuda_f32"
-        "$build/check_cuda_same"
-        "$build/check_device"
+    attention) "$programs/attention_gpu" && "$programs/decode_gpu" ;;
+    products) "$programs/gemm_gpu" && "$programs/gemm_few_gpu" ;;
+    ops) "$programs/ops_gpu" ;;
+    models)
+        "$programs/model_gpu" --model gpt2
+        "$programs/model_gpu" --model llama1b
         ;;
-    watch)
-        watch
-        ;;
+    peers) python3 bench/attention_gpu.py && python3 bench/decode_gpu.py ;;
     error)
         mkdir -p "$build/dump"
-        "$build/dump_cuda" "$build/dump" >"$build/dump/cases.json"
+        "$programs/dump_cuda" "$build/dump" >"$build/dump/cases.json"
         python3 tools/check-attention-gpu.py "$build/dump/cases.json"
         ;;
-    bench)
-        "$build/attention_gpu"
-        "$build/decode_gpu"
-        ;;
-    peers)
-        python3 bench/attention_gpu.py
-        python3 bench/decode_gpu.py
+    race) race ;;
+    pack)
+        pack "$1"
+        shift
         ;;
     *)
-        echo "gpu-run.sh: what is $what?" >&2
+        echo "gpu-run.sh: what is $what? 'head -30 $0' tells" >&2
         exit 2
         ;;
     esac
