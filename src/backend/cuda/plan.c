@@ -150,8 +150,9 @@ static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
     size_t tile = bt_cuda_backward_rows(plan->head_dim);
     bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
     if (!status)
-        status = bt_worklist_begin(
-            &host->work, bt_cuda_tile_rows(plan->head_dim), BT_CHUNK, err);
+        status =
+            bt_worklist_begin(&host->work, bt_cuda_tile_rows(plan->head_dim),
+                              BT_FORWARD_CHUNK, err);
     if (!status)
         status = bt_worklist_add(&host->work, &host->bands, most, 0, 0, err);
     if (!status)
