@@ -111,6 +111,16 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     bt_free(plan);
 }
 
+size_t bt_cuda_plan_extent(const bt_cuda_plan *plan)
+{
+    const bt_bands *bands = &plan->host->bands;
+    size_t most = 0;
+    for (size_t i = 0; i < bands->origin_count; i++)
+        most = bt_size_max(most,
+                           bands->origins[i].key_end - bands->origins[i].key);
+    return most;
+}
+
 void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
 {
     plan->host->dense_queries = queries;
@@ -318,6 +328,7 @@ static void add_scratch(layout *l, bt_cuda_plan *plan)
     add(l, &plan->chunk_acc, NULL, blocks,
         bt_cuda_chunk_acc_bytes(plan->head_dim));
     add(l, &plan->anchors, NULL, plan->rows, sizeof(int32_t));
+    add(l, &plan->offsets, NULL, plan->rows, sizeof(long long));
     if (!host->backward)
         return;
     add(l, &plan->step_anchors, NULL, bt_size_mul(plan->step_count, BT_STEP),
