@@ -50,6 +50,44 @@ static __global__ void attention_offsets(const bt_work_tile *tiles,
     }
 }
 
+/* A table with the distances of a head one after the other, as the scores of a
+ * warp need them. A thread for each element. */
+static __global__ void attention_table_copy(const float *table, int heads,
+                                            int distances, float *to)
+{
+    int at = blockIdx.x * blockDim.x + threadIdx.x, head = blockIdx.y;
+    if (at < distances)
+        to[(size_t)head * distances + at] = table[(size_t)at * heads + head];
+}
+
+/* In memory of the plan, for the kernels that follow. */
+static cudaError_t copy_table(bt_cuda_bias *bias, bt_cuda_plan *plan,
+                              cudaStream_t stream)
+{
+    unsigned heads = (unsigned)plan->heads, distances = bias->last + 1;
+    size_t bytes = (size_t)heads * distances * sizeof(float);
+    cudaError_t status = cudaSuccess;
+    if (bytes > plan->table_copy_size) {
+        cudaFree(plan->table_copy); // waits for those who use it
+        plan->table_copy_size = 0;
+        status = cudaMalloc(&plan->table_copy, bytes);
+        if (status) {
+            plan->table_copy = NULL;
+            cudaGetLastError(); // reported by the caller
+            return status;
+        }
+        plan->table_copy_size = bytes;
+    }
+    status = launch_kernel(attention_table_copy,
+                           dim3((distances + 255) / 256, heads), 256, 0,
+                           BT_START_AFTER, stream, bias->table, (int)heads,
+                           (int)distances, (float *)plan->table_copy);
+    bias->table = (const float *)plan->table_copy;
+    bias->head_stride = distances;
+    bias->row_stride = 1;
+    return status;
+}
+
 /* A block of 64 threads for each step over queries. No anchors: the rows. */
 static __global__ void attention_step_anchors(const bt_loop_step *steps,
                                               const int32_t *anchors,
@@ -61,8 +99,8 @@ static __global__ void attention_step_anchors(const bt_loop_step *steps,
 }
 
 extern "C" cudaError_t bt_cuda_launch_anchors(bt_cuda_bias *bias,
-                                              const bt_cuda_plan *plan,
-                                              bool steps, cudaStream_t stream)
+                                              bt_cuda_plan *plan, bool steps,
+                                              cudaStream_t stream)
 {
     unsigned tiles = (unsigned)(plan->tile_count + plan->empty_count);
     if (!bias->slopes && !bias->table)
@@ -71,10 +109,14 @@ extern "C" cudaError_t bt_cuda_launch_anchors(bt_cuda_bias *bias,
     if (tensor && !plan->offsets)
         return cudaSuccess; // a plan of pages, whose origins are 0
     cudaError_t status = cudaSuccess;
+    if (bias->table && !tensor && plan->offsets)
+        status = copy_table(bias, plan, stream);
+    if (status)
+        return status;
     if (tiles && tensor)
         status = launch_kernel(attention_offsets, tiles, 64, 0, BT_START_AFTER,
                                stream, plan->tiles, bias->tensor_rows,
-                               bias->tensor_row, plan->anchors, plan->offsets);
+                               bias->row_stride, plan->anchors, plan->offsets);
     else if (tiles)
         status = launch_kernel(attention_anchors, tiles, 64, 0, BT_START_AFTER,
                                stream, plan->tiles, bias->positions,
@@ -435,67 +477,78 @@ static __device__ void add_to_tensor(const float *rows, float *const *to,
         at[thread] += sum;
 }
 
+/* dS of a tile of `count` queries, from `first` on, and of a block of keys, of
+ * one head, is added to the warp's 16 x 64 of `sum`. */
+static __device__ void add_head(const dtable_params *p, uint16_t *memory,
+                                const uint64_t *words, int head, int first,
+                                int count, int key, float (*sum)[4])
+{
+    const int stride = (p->head_dim + 15) / 16 * 16 + 8, size = TILE * stride;
+    uint16_t *q = memory, *dout = q + size, *k = dout + size, *v = k + size;
+    int kv_head = head / p->share, keys = min(p->keys - key, TILE);
+    int row = threadIdx.x / 32 * 16, g = threadIdx.x % 32 / 4;
+    load_rows(q, stride, p->q + first * p->q_token + head * p->q_head,
+              p->q_token, count, p->head_dim);
+    load_rows(dout, stride, p->dout + first * p->o_token + head * p->o_head,
+              p->o_token, count, p->head_dim);
+    load_rows(k, stride, p->k + key * p->k_token + kv_head * p->k_head,
+              p->k_token, keys, p->head_dim);
+    load_rows(v, stride, p->v + key * p->v_token + kv_head * p->v_head,
+              p->v_token, keys, p->head_dim);
+    dtable_rows mine;
+    load_row_state<true>(&mine, p, head, first, row, count);
+    __syncthreads();
+    float x[TILE / 8][4], y[TILE / 8][4];
+    uint64_t word[2] = { words[row + g], words[row + g + 8] };
+    multiply(x, q + row * stride, k, stride);
+    multiply(y, dout + row * stride, v, stride);
+    make_ds<true>(&p->bias, &mine, x, y, key, word);
+#pragma unroll
+    for (int i = 0; i < TILE / 2; i++)
+        sum[i / 4][i % 4] += y[i / 4][i % 4];
+    __syncthreads(); // all have read the operands
+}
+
 static __global__ void __launch_bounds__(WARPS * 32)
     attention_dtensor(const dtable_params p)
 {
     extern __shared__ __align__(16) unsigned char memory[];
-    const int stride = (p.head_dim + 15) / 16 * 16 + 8, size = TILE * stride;
-    uint16_t *q = (uint16_t *)memory, *dout = q + size, *k = dout + size,
-             *v = k + size;
-    float *rows = (float *)(v + size);
+    const int stride = (p.head_dim + 15) / 16 * 16 + 8;
+    float *rows = (float *)((uint16_t *)memory + 4 * TILE * stride);
     __shared__ float *to[TILE];
     __shared__ uint64_t words[TILE];
-    int warp = threadIdx.x / 32, row = warp * 16;
-    int last_head = p.bias.stride ? (int)blockIdx.y : p.heads - 1;
+    int row = threadIdx.x / 32 * 16, first_head = blockIdx.y;
+    int last_head = p.bias.head_stride ? first_head : p.heads - 1;
 
-    for (int head = blockIdx.y; head <= last_head; head++) {
-        int kv_head = head / p.share;
-        for (int item = 0; item < p.tile_count * p.groups; item++) {
-            bt_loop_tile tile = p.tiles[item / p.groups];
-            int group = item % p.groups, first = tile.row + group * TILE;
-            int count = min(tile.rows - group * TILE, TILE), bits;
-            if (count <= 0)
-                continue; // the whole block, here and below
-            int key = __ldg(p.origins + first) + (int)blockIdx.x * TILE;
-            int flags = find_step(p.runs, tile, key, &bits);
-            if (!(flags >> group & 1))
-                continue;
-            __syncthreads(); // all have read the tile before
-            if (threadIdx.x < TILE) {
-                int mine = first + min((int)threadIdx.x, count - 1);
-                uint64_t word = ~0ull;
-                if (flags >> (BT_STEP_PARTIAL + group) & 1)
-                    word = __ldg(p.bits + (size_t)bits * (p.groups * TILE) +
-                                 group * TILE + threadIdx.x);
-                words[threadIdx.x] = threadIdx.x < count ? word : 0;
-                to[threadIdx.x] = p.dtensor +
-                                  (tensor_row_of(&p.bias, mine, head) -
-                                   p.bias.table) +
-                                  key;
-            }
-            load_rows(q, stride, p.q + first * p.q_token + head * p.q_head,
-                      p.q_token, count, p.head_dim);
-            load_rows(dout, stride,
-                      p.dout + first * p.o_token + head * p.o_head, p.o_token,
-                      count, p.head_dim);
-            int keys = min(p.keys - key, TILE);
-            load_rows(k, stride, p.k + key * p.k_token + kv_head * p.k_head,
-                      p.k_token, keys, p.head_dim);
-            load_rows(v, stride, p.v + key * p.v_token + kv_head * p.v_head,
-                      p.v_token, keys, p.head_dim);
-            dtable_rows mine;
-            load_row_state<true>(&mine, &p, head, first, row, count);
-            __syncthreads();
-            float x[TILE / 8][4], y[TILE / 8][4];
-            int g = threadIdx.x % 32 / 4;
-            uint64_t word[2] = { words[row + g], words[row + g + 8] };
-            multiply(x, q + row * stride, k, stride);
-            multiply(y, dout + row * stride, v, stride);
-            make_ds<true>(&p.bias, &mine, x, y, key, word);
-            store_ds(y, rows + row * (TILE + 2));
-            __syncthreads();
-            add_to_tensor(rows, to, words, count);
+    for (int item = 0; item < p.tile_count * p.groups; item++) {
+        bt_loop_tile tile = p.tiles[item / p.groups];
+        int group = item % p.groups, first = tile.row + group * TILE;
+        int count = min(tile.rows - group * TILE, TILE), bits;
+        if (count <= 0)
+            continue; // the whole block, here and below
+        int key = __ldg(p.origins + first) + (int)blockIdx.x * TILE;
+        int flags = find_step(p.runs, tile, key, &bits);
+        if (!(flags >> group & 1))
+            continue;
+        if (threadIdx.x < TILE) {
+            int mine = first + min((int)threadIdx.x, count - 1);
+            uint64_t word = ~0ull;
+            if (flags >> (BT_STEP_PARTIAL + group) & 1)
+                word = __ldg(p.bits + (size_t)bits * (p.groups * TILE) +
+                             group * TILE + threadIdx.x);
+            words[threadIdx.x] = threadIdx.x < count ? word : 0;
+            to[threadIdx.x] =
+                p.dtensor +
+                (tensor_row_of(&p.bias, mine, first_head) - p.bias.table) + key;
         }
+        float sum[TILE / 8][4] = {};
+        for (int head = first_head; head <= last_head; head++)
+            add_head(&p, (uint16_t *)memory, words, head, first, count, key,
+                     sum);
+        store_ds(sum, rows + row * (TILE + 2));
+        __syncthreads();
+        add_to_tensor(rows, to, words, count);
+        __syncthreads(); // all have read what the next tile replaces
     }
 }
 
@@ -507,7 +560,7 @@ extern "C" cudaError_t bt_cuda_launch_dtensor(const dtable_params *params,
     int bytes = 4 * TILE * stride * 2 +
                 WARPS * 16 * (TILE + 2) * (int)sizeof(float);
     dim3 blocks((unsigned)((extent + TILE - 1) / TILE),
-                params->bias.stride ? (unsigned)params->heads : 1);
+                params->bias.head_stride ? (unsigned)params->heads : 1);
     if (extent == 0)
         return cudaSuccess;
     return launch_kernel(attention_dtensor, blocks, WARPS * 32, (size_t)bytes,

@@ -253,9 +253,9 @@ static __global__ void __launch_bounds__(WARPS * 32)
 {
     __shared__ float memory[WARPS][2][DIM];
     place at; // row is the column, head the head unless they share the tensor
-    if (!place_of(&at, memory, p.rows.keys, p.bias.stride ? p.heads : 1))
+    if (!place_of(&at, memory, p.rows.keys, p.bias.head_stride ? p.heads : 1))
         return;
-    int last = p.bias.stride ? at.head : p.heads - 1;
+    int last = p.bias.head_stride ? at.head : p.heads - 1;
     for (int head = at.head; head <= last; head++)
         for (int row = 0; row < p.rows.count; row++) {
             int key = p.rows.origin[row] + at.row;
@@ -344,7 +344,7 @@ static void launch_backward(const f32_params *p, cudaStream_t stream)
                              TABLE_THREADS, 0, stream>>>(*p);
     if (BIAS && p->dtensor && p->rows.keys)
         backward_tensor_f32<<<blocks_for(p->rows.keys,
-                                         p->bias.stride ? p->heads : 1),
+                                         p->bias.head_stride ? p->heads : 1),
                               WARPS * 32, 0, stream>>>(*p);
 }
 

@@ -27,7 +27,8 @@ bauta_status bt_cuda_bias_init(bt_cuda_bias *bias,
     *bias = (bt_cuda_bias){ .slopes = from->slopes,
                             .table = from->table,
                             .positions = from->positions,
-                            .stride = (uint32_t)shape->heads,
+                            .head_stride = 1,
+                            .row_stride = (uint32_t)shape->heads,
                             .first = (int)from->first_distance,
                             .softcap = from->softcap,
                             .scale = (float)((double)scale * LOG2_E) };
@@ -36,8 +37,8 @@ bauta_status bt_cuda_bias_init(bt_cuda_bias *bias,
     if (from->tensor) {
         bias->table = from->tensor;
         bias->tensor_rows = from->tensor_rows;
-        bias->tensor_row = (uint32_t)from->tensor_row;
-        bias->stride = (uint32_t)from->tensor_head;
+        bias->row_stride = (uint32_t)from->tensor_row;
+        bias->head_stride = (uint32_t)from->tensor_head;
         bias->last = -1;
     }
     if (from->softcap != 0.0f) {

@@ -16,7 +16,8 @@
 
 typedef struct bt_cuda_bias {
     const float *slopes; /* (heads), or NULL */
-    const float *table;  /* (last + 1, heads), or NULL; a tensor if last < 0 */
+    const float *table;  /* of last + 1 distances and heads, or NULL; a tensor
+                            if last < 0 */
     union {
         const uint32_t *positions;   /* (rows) of the queries, or NULL */
         const uint32_t *tensor_rows; /* (rows) of the tensor, or NULL */
@@ -26,14 +27,14 @@ typedef struct bt_cuda_bias {
         const long long *offsets; /* (rows) of a tensor; NULL: rows of the
                                      tensor, as origins are 0 */
     };
-    uint32_t stride; /* of a table: heads; of a tensor: from head to head */
+    uint32_t head_stride; /* in a table or a tensor: from head to head */
     int first, last; /* the distance of the table's first row; the last row */
     float softcap;   /* 0: none */
     /* bfloat16, where scores are base-2 logarithms: what a product is
      * multiplied by, without a softcap; with one, to become the argument of
      * tanh as tanh_fast() takes it, and the result of that. */
     float scale, tanh_scale, cap;
-    uint32_t tensor_row; /* from row to row */
+    uint32_t row_stride; /* and from distance to distance, or row to row */
 } bt_cuda_bias;
 
 /* Kernels find what follows a bias among their arguments at a constant place,

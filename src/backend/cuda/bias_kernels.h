@@ -12,10 +12,11 @@ extern "C" {
 
 /* Write the anchors of the plan's rows, if there are distances, or their
  * offsets in a tensor, and let the bias have them; `steps`: also what the steps
- * over queries need, in their order. */
+ * over queries need, in their order. A table is copied as its kernels want it,
+ * but not for pages. */
 extern "C" cudaError_t bt_cuda_launch_anchors(bt_cuda_bias *bias,
-                                              const bt_cuda_plan *plan,
-                                              bool steps, cudaStream_t stream);
+                                              bt_cuda_plan *plan, bool steps,
+                                              cudaStream_t stream);
 
 /* The gradient of a table is summed in float32 by SLOTS blocks of each head,
  * each of them over its share of the tiles in order, and then in float64 over
@@ -43,8 +44,9 @@ extern "C" cudaError_t bt_cuda_launch_dtable(const dtable_params *params,
 
 /* The gradient of a tensor whose rows see at most so many keys. A block has 64
  * keys, counted from the origin, of one head, or of all heads if they share the
- * tensor; it adds what their queries contribute, head by head and tile by tile
- * of the plan. So an element is added to by one block, in one order. */
+ * tensor; it adds what their queries contribute, tile by tile of the plan, the
+ * heads of a tile together. So an element is added to by one block, in one
+ * order. */
 extern "C" cudaError_t bt_cuda_launch_dtensor(const dtable_params *params,
                                               size_t extent,
                                               cudaStream_t stream);

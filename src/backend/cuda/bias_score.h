@@ -38,7 +38,7 @@ BT_DEVICE head_bias head_bias_of(const bt_cuda_bias *b, int head)
     if (b->slopes)
         h.slope = __fmul_rn(__ldg(b->slopes + head), 1.44269504088896341f);
     if (b->table)
-        h.table = b->table + head;
+        h.table = b->table + (size_t)head * (int)b->head_stride;
     return h;
 }
 
@@ -49,8 +49,8 @@ BT_DEVICE const float *tensor_row_of(const bt_cuda_bias *b, int row, int head)
         b->offsets ? __ldg(b->offsets + row)
                    : (long long)(b->tensor_rows ? __ldg(b->tensor_rows + row)
                                                 : (uint32_t)row) *
-                         b->tensor_row;
-    return b->table + at + (size_t)head * b->stride;
+                         b->row_stride;
+    return b->table + at + (size_t)head * b->head_stride;
 }
 
 /* The key at distance 0 of a row, where distances matter. */
@@ -86,7 +86,7 @@ BT_DEVICE float tanh_fast(float y)
 BT_DEVICE float table_bias(const bt_cuda_bias *b, head_bias h, int distance)
 {
     int row = min(max(distance - b->first, 0), b->last);
-    return __ldg(h.table + (size_t)row * (int)b->stride);
+    return __ldg(h.table + (size_t)row * (int)b->row_stride);
 }
 
 /* COUNT products of a thread's rows become scores without a bias: number i is

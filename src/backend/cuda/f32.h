@@ -162,7 +162,7 @@ static __device__ int anchor_of(const f32_params *p, int row)
 static __device__ size_t tensor_at(const bt_cuda_bias *b, int row, int head)
 {
     size_t at = b->tensor_rows ? b->tensor_rows[row] : (uint32_t)row;
-    return at * b->tensor_row + (size_t)head * b->stride;
+    return at * b->row_stride + (size_t)head * b->head_stride;
 }
 
 /* What is added to a score of a visible key. */
@@ -176,7 +176,7 @@ static __device__ float bias_of(const bt_cuda_bias *b, int row, int head,
     if (b->last < 0)
         return b->table[tensor_at(b, row, head) + distance];
     int at = min(max(distance - b->first, 0), b->last);
-    return b->table[(size_t)at * (int)b->stride + head];
+    return b->table[(size_t)at * b->row_stride + head];
 }
 
 /* A scaled score with its softcap and bias. *slope: its derivative with respect

@@ -97,6 +97,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     bt_cuda_step_leave();
     cudaFree(plan->memory);
     cudaFree(plan->table_sums);
+    cudaFree(plan->table_copy);
     if (host->copied) {
         cudaEventSynchronize(host->copied);
         cudaEventDestroy(host->copied);

@@ -60,7 +60,8 @@ struct bt_cuda_plan {
     int *bad;         /* (kv_heads) */
     float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
     void *table_sums; /* of the gradient of a table, see bias_kernels.h */
-    size_t table_sums_size;
+    void *table_copy; /* a table, likewise */
+    size_t table_sums_size, table_copy_size;
     struct plan_host *host; /* see plan.c */
 };
 
