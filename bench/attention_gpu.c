@@ -10,11 +10,11 @@
  * computes all the same counts as lost time. "one" and "two" are the backward
  * pass of all documents by one kernel or by two, of which "backward" chooses,
  * see BT_DENSE_QUERIES; "plan" is the host time of updating the plan. The last
- * cases have a softcap or a bias; with a table the backward pass also makes its
- * gradient. Each
- * figure is the median of single passes between two events, after warm-up; the
- * inputs (200 MB) do not fit the L2. attention_gpu.py times other libraries on
- * the same cases. */
+ * cases have a softcap or a bias; with a table or a tensor the backward pass
+ * also makes its gradient. A tensor is shared by all sequences, and if they are
+ * long by all heads. Each figure is the median of single passes between two
+ * events, after warm-up; the inputs (200 MB) do not fit the L2.
+ * attention_gpu.py times other libraries on the same cases. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
@@ -101,7 +101,7 @@ static bauta_status sequence_documents(bauta_mask **out, size_t time,
     return combine(out, a, b, false, err);
 }
 
-enum { NONE, SOFTCAP, SLOPES, TABLE };
+enum { NONE, SOFTCAP, SLOPES, TABLE, TENSOR };
 enum { DISTANCES = 257 }; /* of a table, as T5 has them */
 
 static const struct bench_case {
@@ -135,6 +135,8 @@ static const struct bench_case {
     { "alibi_causal_d64_8k", sequence_causal, 8192, 64, 1, SLOPES },
     { "table_all_d64_512", sequence_all, 512, 64, 1, TABLE },
     { "all_d64_512", sequence_all, 512, 64, 1, NONE },
+    { "tensor_all_d64_512", sequence_all, 512, 64, 1, TENSOR },
+    { "tensor_causal_d128_8k", sequence_causal, 8192, 128, 1, TENSOR },
 };
 
 static bauta_mask *case_mask(const struct bench_case *c)
@@ -195,6 +197,29 @@ typedef struct setup {
     void *bias_memory;
 } setup;
 
+/* A tensor of zeros, its gradient, and the rows of it. */
+static void tensor_make(setup *s)
+{
+    static uint32_t rows[TOKENS];
+    size_t time = s->c->time, heads = time > 1024 ? 1 : s->shape.heads;
+    size_t bytes = time * time * heads * sizeof(float);
+    char *device = NULL;
+    for (size_t i = 0; i < TOKENS; i++)
+        rows[i] = (uint32_t)(i % time);
+    need(cudaMalloc((void **)&device, 2 * bytes + sizeof(rows)), "cudaMalloc");
+    need(cudaMemset(device, 0, 2 * bytes), "cudaMemset");
+    need(cudaMemcpy(device + 2 * bytes, rows, sizeof(rows),
+                    cudaMemcpyHostToDevice),
+         "cudaMemcpy");
+    s->bias_memory = device;
+    s->bias.tensor = (float *)device;
+    s->bias.dtensor = (float *)(device + bytes);
+    s->bias.tensor_rows = (uint32_t *)(device + 2 * bytes);
+    s->bias.tensor_row = time;
+    s->bias.tensor_head = heads > 1 ? time * time : 0;
+    s->shape.bias = &s->bias;
+}
+
 /* The numbers of a bias, with room for the gradient of a table. */
 static void bias_make(setup *s)
 {
@@ -204,6 +229,10 @@ static void bias_make(setup *s)
     s->bias = (bauta_attention_bias)BAUTA_ATTENTION_BIAS_INIT;
     if (s->c->bias == NONE)
         return;
+    if (s->c->bias == TENSOR) {
+        tensor_make(s);
+        return;
+    }
     // Slopes as those of ALiBi; a table of small numbers.
     for (size_t i = 0; i < count; i++)
         numbers[i] = s->c->bias == SLOPES

@@ -5,6 +5,7 @@
  * Calls within an object file are not redirected, so a fault sits where one
  * part of the library calls another. */
 #include "fault_injection.h"
+#include "device_faults.h"
 
 #include "backend/cpu/attention.h"
 #include "backend/cpu/gemm.h"
@@ -35,9 +36,14 @@ void fault_inject(const char *name, size_t layer)
     fault.layer = layer;
 }
 
-static bool fault_is(const char *name)
+bool fault_is(const char *name)
 {
     return fault.name && strcmp(fault.name, name) == 0;
+}
+
+size_t fault_layer(void)
+{
+    return fault.layer;
 }
 
 /* Requirements of a fault. */
@@ -48,18 +54,6 @@ static void need(bool there)
 }
 
 /* ---- which keys a plan shows ------------------------------------------- */
-
-/* The keys that one row sees, counted from the first key of the row's grid. */
-typedef struct row_view {
-    size_t row;      /* the row's own key, in self-attention */
-    size_t in_chunk; /* counted from the first row that is new */
-    size_t keys;     /* of the grid */
-    const bool *was; /* (keys) what the row sees without the fault */
-    size_t lo, hi;   /* first key of them, and last + 1; 0, 0: none */
-} row_view;
-
-/* Whether the row sees the key with the fault. */
-typedef bool rule_fn(const row_view *v, size_t key);
 
 static bool next_key(const row_view *v, size_t key)
 {
@@ -135,6 +129,11 @@ static rule_fn *rule_for(attention_site where, size_t layer, bool dropout)
             (dropout || !plan_faults[i].dropout_only))
             return plan_faults[i].rule;
     return NULL;
+}
+
+rule_fn *fault_backward_rule(void)
+{
+    return rule_for(BACKWARD, 0, false);
 }
 
 /* ---- a plan under a rule -----------------------------------------------
@@ -290,6 +289,8 @@ plan_under(rule_fn *rule, const bt_attention_plan *plan, bt_tape *tape)
 {
     if (!rule || !plan)
         return plan;
+    if (plan->backend != &bt_cpu_backend)
+        return device_faults_plan(bt_tape_stream(tape), plan, rule);
     const bt_cpu_plan *right = (const bt_cpu_plan *)plan;
     const bauta_plan *from = right->batch ? right->batch : &right->decode.plan;
     void *memory = bt_tape_alloc(tape, plan_bytes(from), 1);
@@ -387,7 +388,11 @@ bt_tensor *WRAP(bt_op_write_and_attend)(bt_tape *tape, bt_tensor *q,
 {
     bt_paged_attention_op wrong = *op;
     need(stack.input);
-    wrong.plan = plan_under(rule_for(STEP, op->layer, false), op->plan, tape);
+    rule_fn *rule = rule_for(STEP, op->layer, false);
+    if (rule && op->plan->backend != &bt_cpu_backend)
+        wrong.plan = device_faults_step(bt_tape_stream(tape), op->plan);
+    else
+        wrong.plan = plan_under(rule, op->plan, tape);
     return REAL(bt_op_write_and_attend)(tape, q, k, v, &wrong, positions,
                                         frequencies);
 }

@@ -24,7 +24,7 @@ done
 all="check_cuda check_cuda_backward check_cuda_decode check_cuda_same
     check_cuda_f32 check_cuda_gemm check_cuda_ops check_device
     check_cuda_backend check_backend_table check_cuda_models
-    check_cuda_batches"
+    check_cuda_batches check_device_faults"
 failed=0
 passed=0
 
@@ -54,13 +54,14 @@ for name in ${names:-$all}; do
     fi
     short=$quick
     case $name in
-    check_backend_table) short= ;;
+    check_backend_table | check_device_faults) short= ;;
     check_cuda_batches) short=${quick:+--batches 10} ;;
     esac
     # shellcheck disable=SC2086 # several words, or none
     run "$name" "" "$folder/$name" $short
     case $name in
-    check_backend_table | check_cuda_models | check_cuda_batches) continue ;;
+    check_backend_table | check_cuda_models | check_cuda_batches | \
+        check_device_faults) continue ;;
     esac
     [ $watch = 1 ] || continue
     run "$name" memcheck compute-sanitizer --error-exitcode 1 \

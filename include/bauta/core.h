@@ -363,7 +363,8 @@ BAUTA_API void bauta_plan_free(bauta_plan *plan);
  * The backward pass adds the gradients of M to dtensor and dtable, which the
  * caller clears first. Their sums have a fixed order, so the number of threads
  * changes no bit; dtensor is computed by one thread for each key head, or by
- * one thread if the tensor is broadcast over heads. */
+ * one thread if the tensor is broadcast over heads. On a GPU rows of dtensor
+ * must not overlap: tensor_row is 0, or at least as large as a row is long. */
 typedef struct bauta_attention_bias {
     size_t size;
     float softcap;       /* 0: none */
@@ -402,8 +403,7 @@ typedef struct bauta_attention_shape {
     size_t q_token, q_head, k_token, k_head;
     size_t v_token, v_head, out_token, out_head;
     const bauta_attention_bias *bias; /* NULL: none. On a GPU its arrays are in
-                                         the GPU's memory, and a tensor is not
-                                         supported */
+                                         the GPU's memory */
 } bauta_attention_shape;
 #define BAUTA_ATTENTION_SHAPE_DEFAULTS(X) X(heads, 1) X(head_dim, 64)
 #define BAUTA_ATTENTION_SHAPE_INIT \

@@ -345,7 +345,7 @@ static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
 {
     char name[96];
     snprintf(name, sizeof(name), "%s_%zux%zu_d%zu%s", kind, sizes[size].n,
-             sizes[size].m, d, bias_names[bias_kind & 7]);
+             sizes[size].m, d, bias_name(bias_kind));
     problem p = problem_make(name, make(sizes[size].n, sizes[size].m),
                              sizes[size].heads, sizes[size].kv_heads, d,
                              sizes[size].extra);
@@ -398,8 +398,10 @@ static void check_packed(size_t d)
         one.k = p.k + at * p.shape.k_token;
         one.v = p.v + at * p.shape.v_token;
         one.kv_size = one.m * p.shape.k_token;
-        if (p.bias.kind) // the mask of a part knows nothing of the others
+        if (p.bias.kind) { // the mask of a part knows nothing of the others
             one.bias.device_positions += at;
+            one.bias.device_tensor_rows += at;
+        }
         result alone = run(&one);
         check_same(&p, "alone", &r, at, &alone, length[x]);
         result_free(&alone);

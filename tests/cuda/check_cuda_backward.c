@@ -103,14 +103,16 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
     bauta_error err = { 0 };
     bt_cuda_plan *device_plan = NULL;
     gradients g = { .delta = NULL };
-    size_t table_bytes = p->bias.distances * p->heads * 4;
+    size_t table_bytes = p->bias.count * 4;
     size_t out_bytes = rows * a->out_token * 2, lse_bytes = rows * p->heads * 4;
     size_t q_bytes = rows * a->q_token * 2, kv_bytes = p->kv_size * 2;
 
     if (p->bias.kind)
         shape.bias = &bias;
-    if (bias.dtable) // is added to
-        need_cuda(cudaMemset(bias.dtable, 0, table_bytes), "cudaMemset");
+    bool gradient = bias.dtable || bias.dtensor;
+    if (gradient) // is added to
+        need_cuda(cudaMemset(p->bias.device_dtable, 0, table_bytes),
+                  "cudaMemset");
     device_plan = plan_of(a, true, p->bias.kind ? SIZE_MAX : dense, p->mask,
                           first, rows, tile_rows);
     uint16_t *q = padded_row(p->q + first * a->q_token, q_bytes);
@@ -134,9 +136,9 @@ static gradients run_rows(const backward *b, size_t first, size_t rows,
     fetch(g.dq, dq, q_bytes);
     fetch(g.dk, dk, kv_bytes);
     fetch(g.dv, dv, kv_bytes);
-    if (bias.dtable) {
+    if (gradient) {
         g.dtable = malloc(table_bytes);
-        fetch(g.dtable, bias.dtable, table_bytes);
+        fetch(g.dtable, p->bias.device_dtable, table_bytes);
     }
     arena_used = 0;
     bt_cuda_plan_free(device_plan);
@@ -324,23 +326,23 @@ static double check_key(const backward *b, const gradients *g, size_t j,
                            j, kv));
 }
 
-/* The gradient of the table: of every pair once. Sums are float32. */
+/* The gradient of the table or tensor: of every pair once. Sums are float32. */
 static void check_table(const backward *b, const gradients *g)
 {
     const problem *p = &b->p;
-    size_t count = p->bias.distances * p->heads;
+    size_t count = p->bias.count;
     double *want = calloc(count, sizeof(double));
     double *error = calloc(count, sizeof(double));
     double *mass = calloc(count, sizeof(double));
     size_t *terms = calloc(count, sizeof(size_t));
-#pragma omp parallel for
+#pragma omp parallel for if (!(p->bias.kind & BIAS_SHARED))
     for (size_t head = 0; head < p->heads; head++)
         for (size_t i = 0; i < p->n; i++) {
             size_t spans;
             const bauta_span *span = bauta_mask_row(p->mask, i, &spans);
             for (size_t s = 0; s < spans; s++)
                 for (size_t j = span[s].lo; j < span[s].hi; j++) {
-                    size_t at = bias_row(&p->bias, i, j) * p->heads + head;
+                    size_t at = bias_at(&p->bias, i, head, j);
                     pair x = pair_of(b, g, i, head, j);
                     want[at] += x.dbias;
                     error[at] += x.dbias_error;
@@ -353,9 +355,8 @@ static void check_table(const backward *b, const gradients *g)
         double bound = error[at] + mass[at] * (double)terms[at] * 0x1p-22;
         if (fabs((double)g->dtable[at] - want[at]) <= bound)
             continue;
-        FAIL("%s: dtable of distance %zu, head %zu is %g, want %g within %g",
-             p->name, at / p->heads, at % p->heads, (double)g->dtable[at],
-             want[at], bound);
+        FAIL("%s: dtable or dtensor %zu of %zu is %g, want %g within %g",
+             p->name, at, count, (double)g->dtable[at], want[at], bound);
         break;
     }
     free(want);
@@ -460,8 +461,8 @@ static void check_same_table(const backward *b, const gradients *x,
                              const gradients *y)
 {
     checks++;
-    if (x->dtable && memcmp(x->dtable, y->dtable,
-                            b->p.bias.distances * b->p.heads * sizeof(float)))
+    if (x->dtable &&
+        memcmp(x->dtable, y->dtable, b->p.bias.count * sizeof(float)))
         FAIL("%s: run again: dtable has other bits", b->p.name);
 }
 
@@ -594,7 +595,7 @@ static void check_case(const char *kind, make_fn *make, size_t size, size_t d)
 {
     char name[96];
     snprintf(name, sizeof(name), "%s_%zux%zu_d%zu%s", kind, sizes[size].n,
-             sizes[size].m, d, bias_names[bias_kind & 7]);
+             sizes[size].m, d, bias_name(bias_kind));
     backward b = backward_make(name, make(sizes[size].n, sizes[size].m),
                                sizes[size].heads, sizes[size].kv_heads, d,
                                sizes[size].extra);
@@ -657,8 +658,10 @@ static void check_packed(size_t d)
         one.p.v = b.p.v + at * b.p.shape.v_token;
         one.dout = b.dout + at * b.p.shape.out_token;
         one.p.kv_size = one.p.m * b.p.shape.k_token;
-        if (b.p.bias.kind) // the mask of a part knows nothing of the others
+        if (b.p.bias.kind) { // the mask of a part knows nothing of the others
             one.p.bias.device_positions += at;
+            one.p.bias.device_tensor_rows += at;
+        }
         gradients alone = run(&one);
         check_same_rows(&b, "alone", &g, at, &alone, length[x]);
         check_same_keys(&b, "alone", &g, at, &alone, length[x]);
@@ -760,7 +763,7 @@ static void check_biases(size_t d)
         bias_kind |= BIAS_POSITIONS;
         check_packed(d);
         bias_kind = bias_kinds[b];
-        if (!quick)
+        if (!quick && !(bias_kind & BIAS_TENSOR))
             check_long("biased", make_causal(4129, 4129), 16, 4, d, 211);
     }
     bias_kind = BIAS_NONE;

@@ -47,7 +47,7 @@ static problem problem_make(const char *name, bauta_mask *mask, size_t heads,
     p.in_size[DOUT] = p.size[OUT] = p.n * heads * e;
     p.size[LSE] = p.n * heads;
     p.bias = bias_make(bias, mask, heads);
-    p.size[DTABLE] = p.bias.distances * heads;
+    p.size[DTABLE] = p.bias.count;
     for (int i = 0; i < INPUTS; i++) {
         p.in[i] = malloc(p.in_size[i] * sizeof(float) + 1);
         for (size_t j = 0; j < p.in_size[i]; j++)
@@ -105,6 +105,8 @@ static result run(const problem *p, size_t first, size_t rows)
     }
     if (p->bias.kind & BIAS_TABLE)
         bias.dtable = x[DTABLE];
+    if (p->bias.kind & BIAS_TENSOR)
+        bias.dtensor = x[DTABLE] + (bias.tensor - p->bias.device_table);
     need(bt_attention_forward_f32_cuda(r, &shape, in[Q], in[K], in[V], x[OUT],
                                        x[LSE], NULL, &err),
          &err);
@@ -191,9 +193,9 @@ static void reference_row(exact *e, const problem *p, size_t i, size_t h)
                 }
                 double ds = w * (dw - delta) * scale;
                 double ds_size = w * (size + delta_size) * scale;
-                if (p->bias.kind & BIAS_TABLE)
-                    add(e, DTABLE, bias_row(&p->bias, i, j) * p->heads + h,
-                        ds / scale, ds_size / scale);
+                if (p->bias.kind & (BIAS_TABLE | BIAS_TENSOR))
+                    add(e, DTABLE, bias_at(&p->bias, i, h, j), ds / scale,
+                        ds_size / scale);
                 ds *= slope;
                 for (size_t c = 0; c < p->d; c++) {
                     add(e, DQ, q_at + c, ds * (double)k[c],
@@ -261,7 +263,7 @@ static void check_case(const char *kind, bauta_mask *mask, size_t heads,
                        size_t kv_heads, size_t d, size_t e, int bias)
 {
     char name[96];
-    snprintf(name, sizeof(name), "%s %s d%zu", kind, bias_names[bias & 7], d);
+    snprintf(name, sizeof(name), "%s %s d%zu", kind, bias_name(bias), d);
     problem p = problem_make(name, mask, heads, kv_heads, d, e, bias);
     result r = run(&p, 0, p.n), again = run(&p, 0, p.n);
     check_accuracy(&p, &r);
@@ -312,7 +314,10 @@ static const int biases[] = { BIAS_CAP,
                               BIAS_TABLE | BIAS_POSITIONS,
                               BIAS_CAP | BIAS_SLOPES | BIAS_POSITIONS,
                               BIAS_CAP | BIAS_TABLE,
-                              BIAS_TABLE | BIAS_HOLES };
+                              BIAS_TABLE | BIAS_HOLES,
+                              BIAS_TENSOR,
+                              BIAS_CAP | BIAS_TENSOR | BIAS_POSITIONS,
+                              BIAS_TENSOR | BIAS_SHARED | BIAS_HOLES };
 
 int main(int argc, char **argv)
 {

@@ -28,7 +28,7 @@ typedef struct buffer {
 } buffer;
 
 static buffer q_memory, k_memory, v_memory, out_memory, lse_memory;
-static buffer k_pages, v_pages, positions_memory;
+static buffer k_pages, v_pages, positions_memory, tensor_rows_memory;
 
 static void *fill(buffer *b, const void *from, size_t bytes)
 {
@@ -165,7 +165,10 @@ static void bias_draw(problem *p)
                                  BIAS_TABLE,
                                  BIAS_TABLE | BIAS_HOLES,
                                  BIAS_CAP | BIAS_SLOPES,
-                                 BIAS_CAP | BIAS_TABLE };
+                                 BIAS_CAP | BIAS_TABLE,
+                                 BIAS_TENSOR,
+                                 BIAS_CAP | BIAS_TENSOR,
+                                 BIAS_TENSOR | BIAS_SHARED | BIAS_HOLES };
     if (below(2))
         return;
     p->bias = bias_make(terms[below(BT_LEN(terms))] | BIAS_POSITIONS, p->packed,
@@ -180,7 +183,7 @@ static void bias_draw(problem *p)
               "cudaMemcpy");
     size_t at = strlen(p->name);
     snprintf(p->name + at, sizeof(p->name) - at, " %s%s",
-             bias_names[p->bias.kind & 7], p->aligned ? ", aligned" : "");
+             bias_name(p->bias.kind), p->aligned ? ", aligned" : "");
 }
 
 static problem problem_make(void)
@@ -414,17 +417,23 @@ static void check_step(const problem *p, const char *what, const result *all,
     }
     uint16_t *q = malloc(total * row * 2);
     uint32_t *positions = malloc(total * 4 + 1);
+    uint32_t *tensor_rows = malloc(total * 4 + 1);
     for (size_t s = 0, to = 0; s < p->count; to += rows[s++]) {
         memcpy(q + to * row, p->q + (p->row[s] + at[s]) * row,
                rows[s] * row * 2);
-        if (p->bias.kind)
-            memcpy(positions + to, p->bias.positions + p->row[s] + at[s],
-                   rows[s] * 4);
+        if (!p->bias.kind)
+            continue;
+        memcpy(positions + to, p->bias.positions + p->row[s] + at[s],
+               rows[s] * 4);
+        memcpy(tensor_rows + to, p->bias.tensor_rows + p->row[s] + at[s],
+               rows[s] * 4);
     }
     if (p->bias.kind)
         shape.bias = &bias;
     bias.positions =
         p->aligned ? NULL : fill(&positions_memory, positions, total * 4);
+    if (bias.tensor)
+        bias.tensor_rows = fill(&tensor_rows_memory, tensor_rows, total * 4);
     need(bt_cuda_decode_create(&decode, &shape, o->pages.page_keys, &err),
          &err);
     if (below(2))
@@ -449,6 +458,7 @@ static void check_step(const problem *p, const char *what, const result *all,
     free(r.lse);
     free(q);
     free(positions);
+    free(tensor_rows);
     bt_cuda_decode_free(decode);
 }
 

@@ -88,7 +88,11 @@ static const int bias_kinds[] = { BIAS_CAP,
                                   BIAS_TABLE | BIAS_POSITIONS,
                                   BIAS_CAP | BIAS_SLOPES | BIAS_POSITIONS,
                                   BIAS_CAP | BIAS_TABLE,
-                                  BIAS_TABLE | BIAS_HOLES };
+                                  BIAS_TABLE | BIAS_HOLES,
+                                  BIAS_TENSOR,
+                                  BIAS_CAP | BIAS_TENSOR | BIAS_POSITIONS,
+                                  BIAS_TENSOR | BIAS_SHARED,
+                                  BIAS_TENSOR | BIAS_SHARED | BIAS_HOLES };
 
 /* ---- the cases --------------------------------------------------------- */
 

@@ -146,26 +146,37 @@ static cudaError_t launch_two(const delta_params *delta, size_t steps,
     return status;
 }
 
-static cudaError_t launch_width(size_t width, bool biased,
-                                const delta_params *delta, size_t steps,
+template <int BIAS>
+static cudaError_t launch_width(size_t width, const delta_params *delta,
+                                size_t steps,
                                 const backward_params *dq, int dq_blocks,
                                 const backward_params *dkv, int dkv_blocks,
                                 cudaStream_t stream)
 {
+    return width == 128
+               ? launch_two<128, 2, 4, 2, 3, BIAS>(
+                     delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
+               : launch_two<64, 3, 6, 3, 6, BIAS>(
+                     delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream);
+}
+
+static cudaError_t launch_all(size_t width, bt_bias_kind bias,
+                              const delta_params *delta, size_t steps,
+                              const backward_params *dq, int dq_blocks,
+                              const backward_params *dkv, int dkv_blocks,
+                              cudaStream_t stream)
+{
     if (width > 128)
         return bt_launch_backward_large_head(delta, (int)width, steps, dq,
-                                             dq_blocks, dkv, dkv_blocks, biased,
+                                             dq_blocks, dkv, dkv_blocks, bias,
                                              stream);
-    if (width == 128)
-        return biased
-                   ? launch_two<128, 2, 4, 2, 3, BIASED>(
-                         delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
-                   : launch_two<128, 2, 4, 2, 3, 0>(delta, steps, dq, dq_blocks,
-                                                    dkv, dkv_blocks, stream);
-    return biased ? launch_two<64, 3, 6, 3, 6, BIASED>(
-                        delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
-                  : launch_two<64, 3, 6, 3, 6, 0>(delta, steps, dq, dq_blocks,
-                                                  dkv, dkv_blocks, stream);
+    if (bias == BT_BIAS_TENSOR)
+        return launch_width<BIASED | TENSOR>(width, delta, steps, dq, dq_blocks,
+                                             dkv, dkv_blocks, stream);
+    return bias ? launch_width<BIASED>(width, delta, steps, dq, dq_blocks, dkv,
+                                       dkv_blocks, stream)
+                : launch_width<0>(width, delta, steps, dq, dq_blocks, dkv,
+                                  dkv_blocks, stream);
 }
 
 /* ---- softcap and bias --------------------------------------------------- */
@@ -180,7 +191,29 @@ static bauta_status begin_biased(backward_params *dq, backward_params *dkv,
                        "the plan was made for attention without a softcap or a "
                        "bias");
     dkv->step_anchors = plan->step_anchors;
+    const bauta_attention_bias *bias = shape->bias;
+    size_t extent = bias->dtensor ? bt_cuda_plan_extent(plan) : 0;
+    if (bias->tensor_row && bias->tensor_row < extent)
+        return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
+                       "rows of dtensor are %zu apart and have up to %zu "
+                       "elements; on a GPU they must not overlap",
+                       bias->tensor_row, extent);
     return bt_cuda_bias_init(&dq->bias, shape, dq->scale, err);
+}
+
+/* The gradient of the tensor is added to dtensor. */
+static bauta_status sum_dtensor(dtable_params *p, const bt_cuda_plan *plan,
+                                cudaStream_t stream, bauta_error *err)
+{
+    p->groups = (int)(bt_cuda_backward_rows(plan->head_dim) / GROUP_ROWS);
+    p->origins = plan->anchors;
+    cudaError_t status =
+        bt_cuda_launch_dtensor(p, bt_cuda_plan_extent(plan), stream);
+    if (status)
+        return bt_fail(err, BAUTA_ERR_DEVICE,
+                       "cannot launch the gradient of a bias tensor: %s",
+                       cudaGetErrorString(status));
+    return BAUTA_OK;
 }
 
 /* The gradient of the table is added to dtable, through sums that the plan
@@ -364,9 +397,9 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     size_t steps = plan->step_count, width = bt_cuda_width(d);
     int finish_blocks =
         min(finish.task_count * finish.heads, plan->multiprocessors * 8);
-    bool biased = bt_cuda_biased(shape);
+    bt_bias_kind bias = bt_cuda_bias_kind(shape);
     cudaError_t result = cudaSuccess;
-    if (biased) {
+    if (bias) {
         status = begin_biased(&p, &p_kv, plan, shape, err);
         if (status)
             return status;
@@ -375,9 +408,10 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
         p_kv.bias = p.bias;
     }
     if (!result)
-        result = launch_width(width, biased, &delta, steps, &p, blocks, &p_kv,
-                              blocks_kv, (cudaStream_t)stream);
-    if (!result && biased && shape->bias->dtable && p.items) {
+        result = launch_all(width, bias, &delta, steps, &p, blocks, &p_kv,
+                            blocks_kv, (cudaStream_t)stream);
+    bool wanted = bias && (shape->bias->dtable || shape->bias->dtensor);
+    if (!result && wanted && p.items) {
         dtable_params table = {};
         table.bias = p.bias;
         table.tiles = p.tiles;
@@ -398,12 +432,15 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
         table.o_token = out_token;
         table.o_head = out_head;
         table.dtable = shape->bias->dtable;
+        table.dtensor = shape->bias->dtensor;
         table.tile_count = p.tile_count;
         table.keys = (int)keys;
         table.heads = (int)heads;
         table.share = group;
         table.head_dim = (int)d;
-        status = sum_dtable(&table, plan, (cudaStream_t)stream, err);
+        status = table.dtensor
+                     ? sum_dtensor(&table, plan, (cudaStream_t)stream, err)
+                     : sum_dtable(&table, plan, (cudaStream_t)stream, err);
         if (status)
             return status;
     }

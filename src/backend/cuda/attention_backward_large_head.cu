@@ -42,24 +42,33 @@ static cudaError_t launch_large_head(const backward_params *dq, int dq_blocks,
     return status;
 }
 
+template <int BIAS>
+static cudaError_t launch_width(int width, const backward_params *dq,
+                                int dq_blocks, const backward_params *dkv,
+                                int dkv_blocks, cudaStream_t stream)
+{
+    return width == 192 ? launch_large_head<192, 2, BIAS>(dq, dq_blocks, dkv,
+                                                          dkv_blocks, stream)
+                        : launch_large_head<256, 1, BIAS>(dq, dq_blocks, dkv,
+                                                          dkv_blocks, stream);
+}
+
 extern "C" cudaError_t
 bt_launch_backward_large_head(const delta_params *delta, int width,
                               size_t steps, const backward_params *dq,
                               int dq_blocks, const backward_params *dkv,
-                              int dkv_blocks, bool biased, cudaStream_t stream)
+                              int dkv_blocks, bt_bias_kind bias,
+                              cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
     if (steps)
         status = bt_launch_delta(delta, width, steps, stream);
     if (status)
         return status;
-    if (width == 192)
-        return biased ? launch_large_head<192, 2, BIASED>(dq, dq_blocks, dkv,
-                                                          dkv_blocks, stream)
-                      : launch_large_head<192, 2, 0>(dq, dq_blocks, dkv,
-                                                     dkv_blocks, stream);
-    return biased ? launch_large_head<256, 1, BIASED>(dq, dq_blocks, dkv,
-                                                      dkv_blocks, stream)
-                  : launch_large_head<256, 1, 0>(dq, dq_blocks, dkv, dkv_blocks,
-                                                 stream);
+    if (bias == BT_BIAS_TENSOR)
+        return launch_width<BIASED | TENSOR>(width, dq, dq_blocks, dkv,
+                                             dkv_blocks, stream);
+    return bias ? launch_width<BIASED>(width, dq, dq_blocks, dkv, dkv_blocks,
+                                       stream)
+                : launch_width<0>(width, dq, dq_blocks, dkv, dkv_blocks, stream);
 }

@@ -11,6 +11,8 @@
  *                 order, and their heads. A lane has every 32nd column.
  *   dtable        one distance of one head, by a block: a thread takes every
  *                 256th row, and its sum is that of the row's keys in order.
+ *   dtensor       one column, counted from the origin, of one head or of all,
+ *                 if they share it: heads and their rows in order.
  *
  * A row's bits depend on the row alone. What is hidden is not read: a lane
  * whose key is hidden has the score -infinity, and sums are over the lanes that
@@ -39,7 +41,7 @@ static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
         float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale
                           : -INFINITY;
         if (BIAS && visible)
-            x = biased_score(&p, x, at.head, key - anchor, &slope);
+            x = biased_score(&p, x, at.row, at.head, key - anchor, &slope);
         float top = fmaxf(base, warp_max(x));
         float from = top == -INFINITY ? 0.0f : top; // all scores are NaN
         float keep = expf(base - from), w = visible ? expf(x - from) : 0.0f;
@@ -104,7 +106,7 @@ static __global__ void __launch_bounds__(WARPS * 32)
             float dw = dot(at.dout, value_row(&p, at.row, key, at.head), p.e);
             float slope = 1.0f;
             if (BIAS)
-                x = biased_score(&p, x, at.head, key - anchor, &slope);
+                x = biased_score(&p, x, at.row, at.head, key - anchor, &slope);
             ds = weight_of<BIAS>(x, lse) * (dw - delta) * slope;
         }
         for (uint32_t left = __ballot_sync(~0u, visible); left;
@@ -132,8 +134,8 @@ static __device__ void add_query(const f32_params *p, const place *key, int row,
         dw = fmaf(dout[i], key->dout[i], dw);
     float slope = 1.0f, score = warp_sum(x) * p->scale;
     if (BIAS)
-        score =
-            biased_score(p, score, head, key->row - anchor_of(p, row), &slope);
+        score = biased_score(p, score, row, head, key->row - anchor_of(p, row),
+                             &slope);
     float w = weight_of<BIAS>(score, p->lse[row * p->heads + head]);
     float ds = w * (warp_sum(dw) - row_delta(p, row, head, key->lane)) * slope;
     add_row(dv, w, dout, p->e, key->lane);
@@ -196,7 +198,7 @@ static __device__ double row_dtable(const f32_params *p, int row, int head,
             seen = true;
             float x = dot(q, key_row(p, row, key, head), p->d) * p->scale;
             float dw = dot(dout, value_row(p, row, key, head), p->e);
-            x = biased_score(p, x, head, key - anchor, &slope);
+            x = biased_score(p, x, row, head, key - anchor, &slope);
             sum += (double)(weight_of<1>(x, lse) * (dw - delta));
         }
     return sum;
@@ -223,6 +225,46 @@ static __global__ void __launch_bounds__(TABLE_THREADS)
     }
     if (thread == 0)
         p.dtable[blockIdx.x] += (float)sums[0];
+}
+
+/* ---- the gradient of a tensor ------------------------------------------- */
+
+/* The gradient of one score. */
+static __device__ float score_grad(const f32_params *p, int row, int key,
+                                   int head, int lane)
+{
+    const float *q = p->q + row * p->q_token + head * p->q_head;
+    const float *dout = p->dout + row * p->o_token + head * p->o_head;
+    const float *k = key_row(p, row, key, head);
+    const float *v = value_row(p, row, key, head);
+    float x = 0.0f, dw = 0.0f, slope;
+    for (int i = lane; i < p->d; i += 32)
+        x = fmaf(q[i], k[i], x);
+    for (int i = lane; i < p->e; i += 32)
+        dw = fmaf(dout[i], v[i], dw);
+    x = biased_score(p, warp_sum(x) * p->scale, row, head,
+                     key - anchor_of(p, row), &slope);
+    return weight_of<1>(x, p->lse[(size_t)row * p->heads + head]) *
+           (warp_sum(dw) - row_delta(p, row, head, lane));
+}
+
+static __global__ void __launch_bounds__(WARPS * 32)
+    backward_tensor_f32(f32_params p)
+{
+    __shared__ float memory[WARPS][2][DIM];
+    place at; // row is the column, head the head unless they share the tensor
+    if (!place_of(&at, memory, p.rows.keys, p.bias.head_stride ? p.heads : 1))
+        return;
+    int last = p.bias.head_stride ? at.head : p.heads - 1;
+    for (int head = at.head; head <= last; head++)
+        for (int row = 0; row < p.rows.count; row++) {
+            int key = p.rows.origin[row] + at.row;
+            if (!sees(&p.rows, row, key))
+                continue;
+            float ds = score_grad(&p, row, key, head, at.lane);
+            if (at.lane == 0)
+                p.dtensor[tensor_at(&p.bias, row, head) + at.row] += ds;
+        }
 }
 
 /* ---- launching --------------------------------------------------------- */
@@ -300,6 +342,10 @@ static void launch_backward(const f32_params *p, cudaStream_t stream)
     if (BIAS && p->dtable)
         backward_table_f32<<<(unsigned)(p->bias.last + 1) * p->heads,
                              TABLE_THREADS, 0, stream>>>(*p);
+    if (BIAS && p->dtensor && p->rows.keys)
+        backward_tensor_f32<<<blocks_for(p->rows.keys,
+                                         p->bias.head_stride ? p->heads : 1),
+                              WARPS * 32, 0, stream>>>(*p);
 }
 
 extern "C" bauta_status
@@ -342,6 +388,7 @@ extern "C" bauta_status bt_attention_backward_f32_cuda(
     p.dv = dv;
     if (bt_cuda_biased(shape)) {
         p.dtable = shape->bias->dtable;
+        p.dtensor = shape->bias->dtensor;
         launch_backward<1>(&p, (cudaStream_t)stream);
     } else {
         launch_backward<0>(&p, (cudaStream_t)stream);

@@ -94,7 +94,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
                     s->k[k.index]);
     wgmma_wait<0>();
     wgmma_fence_operand<PAIR / 2>(x);
-    bias_tile<D, BIAS>(&bias, p, s, k.index, x);
+    bias_tile<D, BIAS>(&bias, p, s, k.index, row, x);
     int halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
     uint32_t row_flags = 0;
     if (!FIXUP || pass == 0) {
@@ -146,7 +146,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         wgmma_wait<1>();
         wgmma_fence_operand<PAIR / 2>(x);
 
-        bias_tile<D, BIAS>(&bias, p, s, k.index, x);
+        bias_tile<D, BIAS>(&bias, p, s, k.index, row, x);
         halves = mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
         bool chunk_start =
             last || halves & CHUNK_START; // a chunk, of this item or not
@@ -249,7 +249,7 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
         issue_scores<D>(x, queries, s->k[k.index]);
         wgmma_wait<0>();
         wgmma_fence_operand<keys / 2>(x);
-        bias_tile<D, BIAS>(&bias, p, s, k.index, x);
+        bias_tile<D, BIAS>(&bias, p, s, k.index, row, x);
         mask_scores<D, FIXUP>(s, k.index, group, row, pass, x);
         pipeline_advance(&k, stages);
         uint32_t row_flags = 0;
@@ -275,7 +275,7 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
             issue_values<D>(o, w, s->v[v.index], BOTH);
             wgmma_wait<1>();
             wgmma_fence_operand<keys / 2>(x);
-            bias_tile<D, BIAS>(&bias, p, s, k.index, x);
+            bias_tile<D, BIAS>(&bias, p, s, k.index, row, x);
             bool chunk_start =
                 mask_scores<D, FIXUP>(s, k.index, group, row, pass, x) &
                 CHUNK_START;
@@ -417,25 +417,27 @@ static cudaError_t launch_both(const forward_params *params, int blocks,
 }
 
 template <int D>
-static cudaError_t launch_any(const forward_params *params, bool biased,
+static cudaError_t launch_any(const forward_params *params, bt_bias_kind bias,
                               int blocks, cudaStream_t stream)
 {
-    return biased ? launch_both<D, 1>(params, blocks, stream)
-                  : launch_both<D, 0>(params, blocks, stream);
+    if (bias == BT_BIAS_TENSOR)
+        return launch_both<D, BT_BIAS_TENSOR>(params, blocks, stream);
+    return bias ? launch_both<D, BT_BIAS_DISTANCE>(params, blocks, stream)
+                : launch_both<D, BT_BIAS_NONE>(params, blocks, stream);
 }
 
-static cudaError_t launch_width(const forward_params *p, bool biased,
+static cudaError_t launch_width(const forward_params *p, bt_bias_kind bias,
                                 size_t width, int blocks, cudaStream_t stream)
 {
     switch (width) {
     case 64:
-        return launch_any<64>(p, biased, blocks, stream);
+        return launch_any<64>(p, bias, blocks, stream);
     case 128:
-        return launch_any<128>(p, biased, blocks, stream);
+        return launch_any<128>(p, bias, blocks, stream);
     case 192:
-        return launch_any<192>(p, biased, blocks, stream);
+        return launch_any<192>(p, bias, blocks, stream);
     case 256:
-        return launch_any<256>(p, biased, blocks, stream);
+        return launch_any<256>(p, bias, blocks, stream);
     }
     return cudaErrorInvalidValue;
 }
@@ -481,18 +483,18 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
         min(p->items + p->empty_count * p->heads, plan->multiprocessors);
     cudaStream_t queue = (cudaStream_t)stream;
     cudaError_t result = cudaSuccess;
-    bool biased = bt_cuda_biased(shape);
-    if (biased) {
+    bt_bias_kind bias = bt_cuda_bias_kind(shape);
+    if (bias) {
         const uint32_t *positions = p->bias.positions; // of pages
         status = bt_cuda_bias_init(&p->bias, shape, scale, err);
         if (status)
             return status;
-        if (positions)
+        if (positions && bias == BT_BIAS_DISTANCE)
             p->bias.positions = positions;
         result = bt_cuda_launch_anchors(&p->bias, plan, false, queue);
     }
     if (!result)
-        result = launch_width(p, biased, bt_cuda_width(d), blocks, queue);
+        result = launch_width(p, bias, bt_cuda_width(d), blocks, queue);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernel: %s",

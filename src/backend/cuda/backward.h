@@ -13,7 +13,7 @@ enum { STEP = BT_STEP };
 
 /* What a kernel is for, as bits: tiles whose results were not finite, see
  * attention_backward.cu; scores with a softcap or a bias. */
-enum { FIXUP = 1, BIASED = 2 };
+enum { FIXUP = 1, BIASED = 2, TENSOR = 4 };
 
 /* Named barriers; 0 is __syncthreads. */
 enum { BARRIER_FILTER = 1, BARRIER_ORDER = 2, BARRIER_GROUP = 5 };
@@ -89,11 +89,10 @@ extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
 
 /* All kernels of a backward pass with heads over 128
  * (attention_backward_large_head.cu). */
-extern "C" cudaError_t
-bt_launch_backward_large_head(const delta_params *delta, int width,
-                              size_t steps, const backward_params *dq,
-                              int dq_blocks, const backward_params *dkv,
-                              int dkv_blocks, bool biased, cudaStream_t stream);
+extern "C" cudaError_t bt_launch_backward_large_head(
+    const delta_params *delta, int width, size_t steps,
+    const backward_params *dq, int dq_blocks, const backward_params *dkv,
+    int dkv_blocks, bt_bias_kind bias, cudaStream_t stream);
 
 /* An item as the loader hands it to the other warps. */
 typedef struct backward_work {

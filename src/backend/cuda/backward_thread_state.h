@@ -50,7 +50,7 @@ template <int D, int KEYS, int MODE> struct thread_state {
     uint32_t w_p[both ? STEP / 4 : 1], w_ds[STEP / 4];
     float sum[D / 2], sum_p[both ? D / 2 : 1];
     // BIASED: the item's head, and the thread's rows: their anchors, or (KEYS)
-    // their keys.
+    // their keys, or (TENSOR) the rows themselves.
     int head, place[2], head_next, place_next[2];
     uint32_t w_q[biased && reuses_packed ? STEP / 4 : 1]; /* see weigh_step */
 };
@@ -171,9 +171,12 @@ BT_DEVICE void prefetch_item_bias(thread_state<D, KEYS, MODE> *b,
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int row = b->row + r * 8;
-        b->place_next[r] =
-            KEYS ? w->row + row
-                 : anchor_of(&p->bias, w->row + min(row, w->rows - 1));
+        if (MODE & TENSOR)
+            b->place_next[r] = w->row + min(row, w->rows - 1);
+        else
+            b->place_next[r] =
+                KEYS ? w->row + row
+                     : anchor_of(&p->bias, w->row + min(row, w->rows - 1));
     }
 }
 
@@ -285,12 +288,15 @@ BT_DEVICE void load_words(thread_state<D, KEYS, MODE> *b,
 
 /* ---- weights ------------------------------------------------------------ */
 
+/* What is added to scores beside slopes, which may be 0. */
+typedef enum score_term { NO_TERM, TABLE_TERM, TENSOR_TERM } score_term;
+
 /* BIASED: the scores x of a step become weights P, as weigh_step wants them.
- * CAP, TABLE: there is a softcap, a table. (Decided here, not for every score:
+ * CAP: there is a softcap. (It and TERM are decided here, not for every score:
  * where registers are few, the compiler has loaded from a table that is not
  * there.) */
 template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool CAP,
-          bool TABLE>
+          score_term TERM>
 BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
                             const backward_params *p,
                             backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
@@ -299,6 +305,11 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
     const bt_cuda_bias *bias = &p->bias;
     int from = s->step_from[at];
     head_bias h = head_bias_of(bias, KEYS ? from : b->head);
+    const float *tensor[2] = { NULL, NULL };
+    if (TERM == TENSOR_TERM && !KEYS)
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            tensor[r] = tensor_row_of(bias, b->place[r], b->head) + from;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         int column = i * 8 + b->t * 2;
@@ -308,6 +319,10 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
             lse = *(const float2 *)(s->rows[at].lse + column);
         if (KEYS)
             anchor = *(const int2 *)(s->anchors[KEYS ? at : 0] + column);
+        if (TERM == TENSOR_TERM && KEYS) {
+            tensor[0] = tensor_row_of(bias, anchor.x, from);
+            tensor[1] = tensor_row_of(bias, anchor.y, from);
+        }
 #pragma unroll
         for (int r = 0; r < 2; r++) {
             float weight[2], rate[2];
@@ -323,8 +338,15 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
                 float z =
                     CAP ? __fmul_rn(bias->cap, t) : __fmul_rn(x, bias->scale);
                 z = __fmaf_rn(h.slope, (float)distance, z);
-                if (TABLE)
+                if (TERM == TABLE_TERM)
                     z = __fmaf_rn(table_bias(bias, h, distance), LOG2_E, z);
+                if (TERM == TENSOR_TERM) {
+                    const float *element =
+                        KEYS ? tensor[c] + b->place[r] : tensor[r] + column + c;
+                    uint32_t visible =
+                        b->partial ? b->word[r] >> (column + c) & 1 : 1;
+                    z = __fmaf_rn(load_visible(element, visible), LOG2_E, z);
+                }
                 of = KEYS ? of : b->lse[r];
                 // All scores of a row may be -infinity: weights of 0.
                 of = of == -INFINITY ? INFINITY : of;
@@ -346,15 +368,15 @@ BT_DEVICE void weigh_biased(thread_state<D, KEYS, MODE> *b,
     }
 }
 
-template <int D, int GROUPS, int STAGES, int KEYS, int MODE, bool TABLE>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE, score_term TERM>
 BT_DEVICE void weigh_capped(thread_state<D, KEYS, MODE> *b,
                             const backward_params *p,
                             backward_shared<D, GROUPS, STAGES, KEYS> *s, int at)
 {
     if (p->bias.cap != 0.0f)
-        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, true, TABLE>(b, p, s, at);
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, true, TERM>(b, p, s, at);
     else
-        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, false, TABLE>(b, p, s, at);
+        weigh_biased<D, GROUPS, STAGES, KEYS, MODE, false, TERM>(b, p, s, at);
 }
 
 /* The scores x of a step become its weights. BIASED: what dS is a multiple of,
@@ -370,10 +392,12 @@ BT_DEVICE void weigh_step(thread_state<D, KEYS, MODE> *b,
     if (!kernel_traits::biased)
         compute_weights<KEYS, MODE & FIXUP>(b->x, b->lse, s->rows[at].lse, b->t,
                                             b->scale);
+    else if (MODE & TENSOR)
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, TENSOR_TERM>(b, p, s, at);
     else if (p->bias.table)
-        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, true>(b, p, s, at);
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, TABLE_TERM>(b, p, s, at);
     else
-        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, false>(b, p, s, at);
+        weigh_capped<D, GROUPS, STAGES, KEYS, MODE, NO_TERM>(b, p, s, at);
     if (!b->partial)
         return;
     if (!kernel_traits::biased || !kernel_traits::reuses_packed)

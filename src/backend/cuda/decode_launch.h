@@ -123,9 +123,9 @@ static bauta_status call_params(decode_params *p, const bt_cuda_decode *decode,
         status = encode(&p->v, decode, pages, "v", pages->v, err);
     if (!status && bt_cuda_biased(shape)) {
         status = bt_cuda_bias_init(&p->bias, shape, scale, err);
-        if (!p->bias.positions)
+        if (!p->bias.positions && p->bias.last >= 0)
             p->bias.positions = decode->positions;
-        if (p->bias.slopes || p->bias.table)
+        if (p->bias.slopes || (p->bias.table && p->bias.last >= 0))
             p->bias.anchors = (const int32_t *)p->bias.positions;
     }
     return status;

@@ -177,20 +177,37 @@ BT_DEVICE void load_job_bias(job_bias *to, const thread_state *at,
 #pragma unroll
     for (int r = 0; r < HALVES; r++) {
         int row = min(at->g + r * 8, work->item.rows * work->heads - 1);
-        to->head[r] = head_bias_of(&p->bias, work->head + row -
-                                                 at->query[r] * work->heads);
-        to->anchor[r] = anchor_of(&p->bias, work->item.row + at->query[r]);
+        int query = work->item.row + at->query[r];
+        int head = work->head + row - at->query[r] * work->heads;
+        to->head[r] = head_bias_of(&p->bias, head);
+        if (is_tensor(&p->bias)) {
+            to->head[r].table = tensor_row_of(&p->bias, query, head);
+            to->anchor[r] = 0;
+        } else {
+            to->anchor[r] = anchor_of(&p->bias, query);
+        }
     }
 }
 
-/* BIAS: products become scores in base-2 logarithms, whose scale is 1. */
-template <int D, int HALVES, int BIAS>
+/* BIAS: products become scores in base-2 logarithms, whose scale is 1. Bit 0
+ * of `visible`(i) says whether the key of score i is seen. */
+template <int D, int HALVES, int BIAS, class VISIBLE>
 BT_DEVICE void bias_tiles(const decode_params *p, const thread_state *at,
-                          const job_bias *job, key_block b, float (*x)[4])
+                          const job_bias *job, key_block b, float (*x)[4],
+                          VISIBLE visible)
 {
     if (!BIAS)
         return;
     int first = job->key + (int)(b.tiles - job->tiles) * TILE + at->t * 2;
+    if (is_tensor(&p->bias)) {
+        const float *rows[2] = { job->head[0].table + first,
+                                 job->head[HALVES - 1].table + first };
+        tensor_scores<TILE / 2, HALVES>(
+            &p->bias, rows, x[0],
+            [&](int i) { return key_in_block<D>(at->warp, i / 4) + i % 2; },
+            visible);
+        return;
+    }
     int from[2] = { first - job->anchor[0], first - job->anchor[HALVES - 1] };
     bias_scores<TILE / 2, HALVES>(&p->bias, job->head, x[0], [&](int i) {
         return from[i / 2 % 2] + key_in_block<D>(at->warp, i / 4) + i % 2;
@@ -268,7 +285,13 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
             if (at->lane == 0 && seen[i])
                 barrier_arrive_many(empty[i] + zero, arrivals);
     }
-    bias_tiles<D, HALVES, BIAS>(p, at, job, b, x);
+    bias_tiles<D, HALVES, BIAS>(p, at, job, b, x, [&](int i) {
+        int j = i / 4, part = pair ? j / 4 : 0, r = i / 2 % 2;
+        int bit = (pair ? from : j / 4 * 32) + j % 4 / 2 * stride + j % 2 * 8 +
+                  at->t * 2 + i % 2;
+        uint64_t bits_seen = bits[part] >= 0 ? word[part][r % HALVES] : ~0ull;
+        return seen[part] ? (uint32_t)(bits_seen >> bit) : 0;
+    });
     if (!pair) {
         seen[1] = seen[0];
         bits[1] = bits[0];

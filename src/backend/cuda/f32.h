@@ -29,7 +29,7 @@ typedef struct f32_params {
     int heads, kv_heads, group, d, e; /* e: value_dim */
     float scale;
     bt_cuda_bias bias;
-    float *dtable;
+    float *dtable, *dtensor;
 } f32_params;
 
 /* Where a warp's row stands. */
@@ -149,28 +149,40 @@ static __device__ const float *value_row(const f32_params *p, int row, int key,
 
 /* ---- softcap and bias --------------------------------------------------- */
 
-/* The key at distance 0 of a row. */
+/* The key at distance 0 of a row; of a tensor the key of its first element. */
 static __device__ int anchor_of(const f32_params *p, int row)
 {
+    if (p->bias.last < 0)
+        return p->rows.origin[row];
     return p->bias.positions ? p->rows.origin[row] + (int)p->bias.positions[row]
                              : p->rows.anchor[row];
 }
 
-/* What is added to a score. */
-static __device__ float bias_of(const bt_cuda_bias *b, int head, int distance)
+/* Where a tensor, or its gradient, has the scores of a row. */
+static __device__ size_t tensor_at(const bt_cuda_bias *b, int row, int head)
+{
+    size_t at = b->tensor_rows ? b->tensor_rows[row] : (uint32_t)row;
+    return at * b->row_stride + (size_t)head * b->head_stride;
+}
+
+/* What is added to a score of a visible key. */
+static __device__ float bias_of(const bt_cuda_bias *b, int row, int head,
+                                int distance)
 {
     if (b->slopes)
         return b->slopes[head] * (float)distance;
     if (!b->table)
         return 0.0f;
-    int row = min(max(distance - b->first, 0), b->last);
-    return b->table[(size_t)row * b->heads + head];
+    if (b->last < 0)
+        return b->table[tensor_at(b, row, head) + distance];
+    int at = min(max(distance - b->first, 0), b->last);
+    return b->table[(size_t)at * b->row_stride + head];
 }
 
 /* A scaled score with its softcap and bias. *slope: its derivative with respect
  * to what it was. */
-static __device__ float biased_score(const f32_params *p, float x, int head,
-                                     int distance, float *slope)
+static __device__ float biased_score(const f32_params *p, float x, int row,
+                                     int head, int distance, float *slope)
 {
     float cap = p->bias.softcap;
     *slope = 1.0f;
@@ -179,7 +191,7 @@ static __device__ float biased_score(const f32_params *p, float x, int head,
         *slope = fmaf(-t, t, 1.0f);
         x = cap * t;
     }
-    return x + bias_of(&p->bias, head, distance);
+    return x + bias_of(&p->bias, row, head, distance);
 }
 
 /* The weight of a score. All scores of a row may be -infinity, by its bias; its

@@ -149,7 +149,7 @@ BT_DEVICE void load_keys(const forward_params *p, forward_shared<D> *s,
                          int halves)
 {
     uint64_t *full = &s->k_full[l->k.index];
-    int chunk = (key - origin) / BT_CHUNK;
+    int chunk = (key - origin) / BT_FORWARD_CHUNK;
     barrier_wait(&s->k_empty[l->k.index], l->k.phase ^ 1);
     s->tile_info[l->k.index] =
         tile_info_t{ halves, l->chunk >= 0 && l->chunk != chunk };

@@ -126,6 +126,7 @@ template <int D> BT_DEVICE int next_item(forward_shared<D> *s, pipeline_state q)
 typedef struct item_bias {
     head_bias head[2];
     int anchor[2];
+    const float *tensor[2]; /* the rows' part of it */
 } item_bias;
 
 template <int D, int BIAS>
@@ -135,6 +136,14 @@ BT_DEVICE void load_item_bias(item_bias *to, const forward_params *p,
     if (!BIAS)
         return;
     const work *item = &s->item[stage];
+    if (BIAS == BT_BIAS_TENSOR) {
+#pragma unroll
+        for (int r = 0; r < 2; r++)
+            to->tensor[r] = tensor_row_of(
+                &p->bias, item->row + min(row + r * 8, item->rows - 1),
+                item->head);
+        return;
+    }
     to->head[0] = to->head[1] = head_bias_of(&p->bias, item->head);
 #pragma unroll
     for (int r = 0; r < 2; r++)
@@ -142,14 +151,38 @@ BT_DEVICE void load_item_bias(item_bias *to, const forward_params *p,
             anchor_of(&p->bias, item->row + min(row + r * 8, item->rows - 1));
 }
 
+/* The keys 32 i to 32 i + 31 of a tile that a row sees, one bit each. */
+template <int D>
+BT_DEVICE uint32_t tile_word(const forward_shared<D> *s, int stage, int row,
+                             int i)
+{
+    int half = s->tile_info[stage].halves; // or the tile is full
+    const uint32_t *words = (const uint32_t *)(s->bits[stage] + row);
+    if (kernel_traits<D>::large_head)
+        words += half * 2;
+    return half < 0 ? ~0u : words[i];
+}
+
 /* BIAS: products become scores in base-2 logarithms, whose scale is 1. */
 template <int D, int BIAS>
 BT_DEVICE void bias_tile(const item_bias *item, const forward_params *p,
-                         const forward_shared<D> *s, int stage, float *x)
+                         const forward_shared<D> *s, int stage, int row,
+                         float *x)
 {
     if (!BIAS)
         return;
     int first = s->tile_key[stage] + threadIdx.x % 4 * 2;
+    if (BIAS == BT_BIAS_TENSOR) {
+        const float *at[2] = { item->tensor[0] + first,
+                               item->tensor[1] + first };
+        tensor_scores<kernel_traits<D>::keys / 2, 2>(
+            &p->bias, at, x, [&](int i) { return i / 4 * 8 + i % 2; },
+            [&](int i) {
+                return tile_word<D>(s, stage, row + i / 2 % 2 * 8, i / 16) >>
+                       (i / 4 % 4 * 8 + threadIdx.x % 4 * 2 + i % 2);
+            });
+        return;
+    }
     int from[2] = { first - item->anchor[0], first - item->anchor[1] };
     bias_scores<kernel_traits<D>::keys / 2, 2>(
         &p->bias, item->head, x,

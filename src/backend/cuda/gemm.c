@@ -125,11 +125,11 @@ bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
 {
     const bt_cuda_norm_args *n = p->norm;
     const bt_cuda_act_args *g = p->gate;
+    size_t chunk = (size_t)bt_gemm_few_chunk(p->n, p->k);
     if (p->m == 0 || p->m > BT_GEMM_TAKES_ROWS || !p->n || !p->k ||
         p->form == BT_GEMM_TN || !p->b_ready || (n && g) ||
         p->k > GATE_COLUMNS || p->n > BT_GEMM_NARROW_WEIGHTS / p->k ||
-        (p->n + 63) / 64 * ((p->k + BT_GEMM_CHUNK - 1) / BT_GEMM_CHUNK) >
-            BT_GEMM_TAKES_BLOCKS)
+        (p->n + 63) / 64 * ((p->k + chunk - 1) / chunk) > BT_GEMM_TAKES_BLOCKS)
         return false;
     if (n)
         return n->dtype == BAUTA_BFLOAT16 && n->gain_dtype == BAUTA_BFLOAT16 &&
@@ -272,6 +272,8 @@ static int chunk_of(const bt_gemm_choice *choice, const bt_cuda_gemm_args *p)
 {
     if (choice->chunk)
         return choice->chunk;
+    if (choice->small)
+        return bt_gemm_few_chunk(p->n, p->k);
     return p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
 }
 
@@ -398,7 +400,7 @@ bool bt_gemm_narrow_can(const bt_gemm_choice *choice,
 {
     narrow_shape s = narrow_of(choice, p);
     return p->m <= BT_GEMM_SMALL_ROWS && p->form != BT_GEMM_TN && p->k &&
-           s.chunk_panels <= BT_GEMM_CHUNK / BT_GEMM_STEP &&
+           s.chunk_panels <= BT_GEMM_NARROW_K / BT_GEMM_STEP &&
            (choice->narrow == 32 || choice->narrow == 64) &&
            s.blocks <= NARROW_BLOCKS &&
            bt_gemm_narrow_bytes(small_rows(p), choice->narrow, s.chunk_panels,
@@ -432,8 +434,8 @@ static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
                          int multiprocessors)
 {
     int tiles = ceil_div(p->n, 64);
-    int chunks = ceil_div(p->k, BT_GEMM_CHUNK);
     choice->small = true;
+    int chunks = ceil_div(p->k, (size_t)chunk_of(choice, p));
     choice->blocks = 1;
     choice->narrow = narrow_tile(p, multiprocessors);
     if (choice->narrow)
@@ -453,15 +455,17 @@ void bt_gemm_choose(bt_gemm_choice *choice, const bt_cuda_gemm_args *given,
         return;
     }
     // Of the shapes that fit the workspace, the one that takes least.
+    static const int lengths[] = { BT_GEMM_CHUNKS };
     double best = 0;
     bool found = false;
-    for (int i = 0; i < BT_GEMM_TILE_COUNT * 2; i++) {
-        bt_gemm_choice c = { .tile = (bt_gemm_tile)(i / 2),
-                             .head = i % 2 ? 0 : -1 };
+    for (size_t i = 0; i < BT_GEMM_TILE_COUNT * 2 * BT_LEN(lengths); i++) {
+        bt_gemm_choice c = { .tile = (bt_gemm_tile)(i / 2 % BT_GEMM_TILE_COUNT),
+                             .head = i % 2 ? 0 : -1,
+                             .chunk = lengths[i / 2 / BT_GEMM_TILE_COUNT] };
         bt_gemm_task t = { 0 };
         deal(&t, &c, &p, multiprocessors);
         double cost = cost_of(&t, shapes[c.tile]);
-        if (takes_turns(&p) && !shapes[c.tile].ping)
+        if (takes_turns(&p) && (!shapes[c.tile].ping || t.chunks > 1))
             continue;
         if (can(&t, shapes[c.tile]) &&
             task_bytes(&t, shapes[c.tile]) <= workspace_bytes &&

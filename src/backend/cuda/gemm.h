@@ -30,6 +30,7 @@
 #ifndef BT_CUDA_GEMM_H
 #define BT_CUDA_GEMM_H
 
+#include "backend/cuda/chunk.h"
 #include "backend/cuda/ops.h"
 #include "backend/op_types.h"
 #include "bauta.h"
@@ -39,11 +40,9 @@ extern "C" {
 #endif
 
 enum {
-    BT_GEMM_CHUNK = 1024,     /* of k in NT and NN; a multiple of 64 */
-    BT_GEMM_ROW_CHUNK = 4096, /* of k in TN; a multiple of 64 */
-    BT_GEMM_SMALL_ROWS = 64,  /* up to here m counts as small */
-    BT_GEMM_TAKES_ROWS = 8,   /* up to here a norm or gate is taken along */
-    BT_GEMM_ZEROS = 64 << 10  /* bytes: see bt_cuda_gemm_workspace */
+    BT_GEMM_SMALL_ROWS = 64, /* up to here m counts as small */
+    BT_GEMM_TAKES_ROWS = 8,  /* up to here a norm or gate is taken along */
+    BT_GEMM_ZEROS = 64 << 10 /* bytes: see bt_cuda_gemm_workspace */
 };
 
 /* out (m, n) of k terms, and how the operands lie in memory. For a layer with

@@ -26,7 +26,7 @@ enum {
     THREADS = 128,
     PANEL_K = 64,       /* of k: 128 bytes of a row */
     BARRIER_PANELS = 4, /* that have a barrier in common */
-    BARRIERS = BT_GEMM_CHUNK / PANEL_K / BARRIER_PANELS,
+    BARRIERS = BT_GEMM_NARROW_K / PANEL_K / BARRIER_PANELS,
     MOST_CHUNKS = 8,        /* blocks of a cluster */
     WGMMA_BYTES = 64 * 128, /* of a panel that wgmma reads */
     MOST_BYTES = BT_GEMM_NARROW_BYTES

@@ -15,6 +15,7 @@ enum {
     BT_GEMM_STEP = 64,       /* of k: 128 bytes, a swizzled row */
     BT_GEMM_TILE_ROWS = 128, /* of a large product's tile */
     BT_GEMM_JOINED = 4,      /* partial sums that a tile's first block adds */
+    BT_GEMM_NARROW_K = 1024, /* of k that a block of the narrow kernel has */
     /* Elements of matrices that narrow tiles are chosen for: GPT-2's. Larger
      * ones keep the next kernel from fetching its weights ahead. */
     BT_GEMM_NARROW_WEIGHTS = 2400 << 10,

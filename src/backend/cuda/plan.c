@@ -97,6 +97,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     bt_cuda_step_leave();
     cudaFree(plan->memory);
     cudaFree(plan->table_sums);
+    cudaFree(plan->table_copy);
     if (host->copied) {
         cudaEventSynchronize(host->copied);
         cudaEventDestroy(host->copied);
@@ -109,6 +110,16 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     bt_loop_list_release(&host->queries);
     bt_free(host);
     bt_free(plan);
+}
+
+size_t bt_cuda_plan_extent(const bt_cuda_plan *plan)
+{
+    const bt_bands *bands = &plan->host->bands;
+    size_t most = 0;
+    for (size_t i = 0; i < bands->origin_count; i++)
+        most = bt_size_max(most,
+                           bands->origins[i].key_end - bands->origins[i].key);
+    return most;
 }
 
 void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
@@ -150,8 +161,9 @@ static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
     size_t tile = bt_cuda_backward_rows(plan->head_dim);
     bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
     if (!status)
-        status = bt_worklist_begin(
-            &host->work, bt_cuda_tile_rows(plan->head_dim), BT_CHUNK, err);
+        status =
+            bt_worklist_begin(&host->work, bt_cuda_tile_rows(plan->head_dim),
+                              BT_FORWARD_CHUNK, err);
     if (!status)
         status = bt_worklist_add(&host->work, &host->bands, most, 0, 0, err);
     if (!status)
@@ -319,6 +331,7 @@ static void add_scratch(layout *l, bt_cuda_plan *plan)
     add(l, &plan->chunk_acc, NULL, blocks,
         bt_cuda_chunk_acc_bytes(plan->head_dim));
     add(l, &plan->anchors, NULL, plan->rows, sizeof(int32_t));
+    add(l, &plan->offsets, NULL, plan->rows, sizeof(long long));
     if (!host->backward)
         return;
     add(l, &plan->step_anchors, NULL, bt_size_mul(plan->step_count, BT_STEP),

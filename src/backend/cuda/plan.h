@@ -39,13 +39,15 @@ struct bt_cuda_plan {
     unsigned char *nonfinite_fixup; /* (tile_count * heads, BT_FIXUP_BYTES) */
     void *chunk_acc;  /* (multiprocessors) what the chunks of the tile that is
                     worked on came to so far, see forward_end.h */
-    int32_t *anchors; /* (rows) of a bias, see bias.h; written by launches */
+    int32_t *anchors; /* (rows) of a bias, see bias.h; written by launches: of a
+                         tensor the origins, */
+    long long *offsets; /* (rows) and where they are in it */
     bt_tensor_map_encode_fn *tensor_map_encode;
     void *backward_memory; /* where the latter begin; NULL: there are none */
     bt_cuda_loop_list over_keys, over_queries;
     size_t step_count;     /* over queries */
     bt_loop_step *steps;   /* (step_count) */
-    int32_t *step_anchors; /* (step_count, BT_STEP) */
+    int32_t *step_anchors; /* (step_count, BT_STEP); of a tensor the rows */
     float *delta;          /* (rows, heads) */
     float *row_stats;      /* (heads, step_count, 2, BT_STEP) lse and delta */
     /* Of dense documents, in five products: see backward_fused.h. */
@@ -58,7 +60,8 @@ struct bt_cuda_plan {
     int *bad;         /* (kv_heads) */
     float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
     void *table_sums; /* of the gradient of a table, see bias_kernels.h */
-    size_t table_sums_size;
+    void *table_copy; /* a table, likewise */
+    size_t table_sums_size, table_copy_size;
     struct plan_host *host; /* see plan.c */
 };
 
@@ -83,6 +86,9 @@ bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,
 
 /* Rows of a tile of the backward kernels, of either side. */
 size_t bt_cuda_backward_rows(size_t head_dim);
+
+/* The most keys from a row's origin to the last one that it sees. */
+size_t bt_cuda_plan_extent(const bt_cuda_plan *plan);
 
 /* How many heads are processed together, so that their keys and values stay in
  * the L2; and bytes of chunk_acc for each SM. */
