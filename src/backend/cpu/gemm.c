@@ -2,8 +2,8 @@
 /* gemm.c - matrix products on threads: packing and the division into tasks.
  *
  * Few rows go directly to the kernel, in stripes of columns. For many rows, a
- * task takes one panel of columns of B, packs it for itself and multiplies it
- * with a block of A:
+ * task takes one panel of columns of B, or two, packs it for itself and
+ * multiplies it with a block of A:
  *
  *      block of A (shared)     B panel (the task's own)
  *      [ rows ][ k ->   ]      [ columns ]
@@ -11,9 +11,9 @@
  *      [      ]                [    |    ]
  *
  * The panel stays in the L2 cache while the block of A streams from the L3
- * cache. So B is read once for each block of A, and its packed form never
- * leaves the core. A is read in place unless it is transposed; then the first
- * tasks pack it for all. */
+ * cache, or both one level nearer, as the kernels prefer. So B is read once for
+ * each block of A, and its packed form never leaves the core. A is read in
+ * place unless it is transposed; then the first tasks pack it for all. */
 #include "backend/cpu/gemm.h"
 
 #include "base/error.h"
@@ -24,8 +24,8 @@ enum {
     FEW_ROWS = 12,                        /* at most: direct to the kernel */
     STRIPE_COLUMNS = 1024,                /* preferred width of a stripe */
     PACKED_STRIPE = 2 * BT_PANEL_COLUMNS, /* the same for packed weights */
-    BLOCK_FLOATS = 1 << 20,               /* of A: 4 MiB of the L3 cache */
-    BLOCK_ROWS = 1024,       /* preferred in a block, before depth */
+    BLOCK_ROWS = 1024,       /* preferred in a block of A, before depth */
+    DEPTH_STEPS = 16,        /* ranges of k are multiples of it */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds below which threads do not pay */
     PACKING_ROWS = 8         /* packing B costs as much as this many rows */
 };
@@ -253,19 +253,25 @@ static void cut_rows(product *p)
     p->row_tasks = ceil_div(rows, p->task_rows);
 }
 
+/* The length of the equal parts, about `most` long and a multiple of `unit`,
+ * into which `length` is divided; the last part may be shorter. */
+static size_t even_part(size_t length, size_t most, size_t unit)
+{
+    size_t parts = ceil_div(length, bt_size_round(bt_size_max(most, 1), unit));
+    return bt_size_round(ceil_div(length, parts), unit);
+}
+
 /* Blocks of A: as much of k as leaves room for BLOCK_ROWS rows, then as many
- * rows as fit. The ranges of k have equal length. */
+ * rows as fit. */
 static void cut_blocks(product *p)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t depth = BLOCK_FLOATS / bt_size_min(g->m, BLOCK_ROWS);
+    size_t depth = tiles->block / bt_size_min(g->m, BLOCK_ROWS);
     depth = bt_size_max(depth / tiles->depth, 1) * tiles->depth;
-    p->depth = ceil_div(g->k, ceil_div(g->k, depth));
-    p->panel_depth = ceil_div(p->depth, ceil_div(p->depth, tiles->depth));
-    size_t rows = BLOCK_FLOATS / p->depth / tiles->pack_rows * tiles->pack_rows;
-    p->rows = bt_size_min(bt_size_max(rows, tiles->pack_rows),
-                          bt_size_round(g->m, tiles->pack_rows));
+    p->depth = even_part(g->k, depth, DEPTH_STEPS);
+    p->panel_depth = even_part(p->depth, tiles->depth, DEPTH_STEPS);
+    p->rows = even_part(g->m, tiles->block / p->depth, tiles->pack_rows);
 }
 
 static void take_workspace(product *p, bt_arena *workspace)

@@ -75,9 +75,11 @@ typedef struct bt_gemm_block {
 } bt_gemm_block;
 
 typedef struct bt_gemm_tiles {
-    size_t rows, columns; /* of a register tile, and so of the panels */
-    size_t pack_rows;     /* rows that pack_a packs at once: some panels */
-    size_t depth;         /* maximum depth of a panel */
+    size_t rows;      /* of a register tile, and so of the panels of A */
+    size_t columns;   /* of a block: one or more tiles */
+    size_t pack_rows; /* rows that pack_a packs at once: some panels */
+    size_t depth;     /* maximum depth of a panel */
+    size_t block;     /* preferred number of floats in a block of A */
     /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
      * are `stride` floats apart. For a transposed A. */
     void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,

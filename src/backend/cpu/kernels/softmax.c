@@ -16,21 +16,37 @@ void KERNEL(bt_exp_f32)(float *to, const float *x, size_t count)
         to[j] = bt_exp(x[j]);
 }
 
+/* Reduced by halves: one chain over the lanes would take longer than the rest
+ * of a short row. */
+static float lanes_max(float lanes[64])
+{
+    for (size_t t = 0; t < 32; t++)
+        lanes[t] = lanes[t + 32] > lanes[t] ? lanes[t + 32] : lanes[t];
+    for (size_t t = 0; t < 16; t++)
+        lanes[t] = lanes[t + 16] > lanes[t] ? lanes[t + 16] : lanes[t];
+    for (size_t width = 8; width; width /= 2)
+        for (size_t t = 0; t < width; t++)
+            lanes[t] =
+                lanes[t + width] > lanes[t] ? lanes[t + width] : lanes[t];
+    return lanes[0];
+}
+
 float KERNEL(bt_row_max_f32)(const float *x, size_t count)
 {
     enum { WIDE = 64 }; // gcc does not vectorize the loop with sixteen
     float lanes[WIDE], max = -INFINITY;
-    size_t j = 0;
+    for (size_t j = 0; j < count && count < WIDE; j++)
+        max = x[j] > max ? x[j] : max;
+    if (count < WIDE)
+        return max;
     for (size_t t = 0; t < WIDE; t++)
         lanes[t] = -INFINITY;
-    for (; j + WIDE <= count; j += WIDE)
+    for (size_t j = 0; j < count; j += WIDE) {
+        const float *from = x + (j + WIDE <= count ? j : count - WIDE);
         for (size_t t = 0; t < WIDE; t++)
-            lanes[t] = x[j + t] > lanes[t] ? x[j + t] : lanes[t];
-    for (size_t t = 0; t < WIDE; t++)
-        max = lanes[t] > max ? lanes[t] : max;
-    for (; j < count; j++)
-        max = x[j] > max ? x[j] : max;
-    return max;
+            lanes[t] = from[t] > lanes[t] ? from[t] : lanes[t];
+    }
+    return lanes_max(lanes);
 }
 
 float KERNEL(bt_row_exp_sum_f32)(float *to, const float *x, size_t count,

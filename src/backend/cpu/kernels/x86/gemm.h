@@ -4,28 +4,38 @@
  * Lanes are columns of C everywhere, so each lane holds the chain of one
  * element.
  *
- * A register tile is VL/2 rows by 3 vectors: 24 accumulators of 32 registers
- * with AVX-512 (8 x 48), 12 of 16 with AVX2 (4 x 24). One step of k takes three
- * loads and VL/2 broadcasts for 3 VL/2 fused multiply-adds, so the FMA units
- * are the limit even if B streams from the L2 cache. */
+ * A register tile is 8 rows by 3 vectors with AVX-512 (8 x 48), 24 accumulators
+ * of 32 registers, and 6 rows by 2 vectors with AVX2 (6 x 16), 12 of 16. One
+ * step of k takes 11 loads for 24 fused multiply-adds, or 8 for 12, so the FMA
+ * units are the limit. With AVX2 the steps of whole tiles are in assembly. */
 #ifndef BT_GEMM_X86_H
 #define BT_GEMM_X86_H
 
 #include "backend/cpu/kernels/gemm.h"
 #include "backend/cpu/kernels/x86/packed_weight.h"
 #include "backend/cpu/kernels/x86/simd.h"
+#include "backend/cpu/kernels/x86/tile.h"
 #include "backend/cpu/kernels/x86/x86.h"
 #include "base/size.h"
 
 enum {
-    TILE_ROWS = VL / 2,
-    TILE_VECTORS = 3,
+    TILE_ROWS = VL == 16 ? 8 : 6,
+    TILE_VECTORS = VL == 16 ? 3 : 2,
     TILE_COLUMNS = TILE_VECTORS * VL,
-    PACK_VECTORS = 64 / VL, /* of rows that pack_a packs at once */
-    PREFETCH_ROWS = 16,     /* prefetch distance in rows of memory */
-    /* A B panel of this depth stays in the L2 cache: 96 KiB with AVX-512, 72
-     * KiB with AVX2, whose narrow tiles start and end more often. */
-    DEPTH = VL == 16 ? 512 : 768,
+    /* Columns of a block. The narrow tiles of AVX2 come in pairs, so that rows
+     * of A are read from the L2 cache half as often, and those of C as two
+     * cache lines. */
+    BLOCK_PANELS = VL == 16 ? 1 : 2,
+    BLOCK_COLUMNS = BLOCK_PANELS * TILE_COLUMNS,
+    PACK_PANELS = 8,    /* of A that pack_a packs at once */
+    PREFETCH_ROWS = 16, /* prefetch distance in rows of memory */
+    /* B panels of this depth stay in the L2 cache, 96 KiB with AVX-512, or in
+     * the L1 cache, 24 KiB each with AVX2. */
+    DEPTH = VL == 16 ? 512 : 384,
+    /* Floats of a block of A: 4 MiB of the L3 cache, or 1 MiB of the L2 cache.
+     */
+    BLOCK_FLOATS = VL == 16 ? 1 << 20 : 1 << 18,
+    PACK_AHEAD = 32,      /* floats of a panel of A prefetched for writing */
     STEPS = 8,            /* of k between two prefetched lines */
     DIRECT_ROWS = 16,     /* rows computed in one pass over B */
     DIRECT_LANES = 16,    /* columns computed together */
@@ -84,39 +94,28 @@ static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
 
 /* ---- Packing ----------------------------------------------------------- */
 
-/* Destination of packed vectors: `step` floats from one k to the next, `next`
- * from one vector of lanes to the next, `half` from a vector's lower to its
- * upper half. Panels of A are half a vector wide, those of B three vectors. */
-typedef struct pack_target {
-    float *to;
-    size_t step, next, half;
-} pack_target;
-
-INLINE void pack_store(pack_target out, size_t p, size_t v, vf x)
+/* Destination of packed vectors of B: TILE_COLUMNS floats from one k to the
+ * next. */
+INLINE void pack_store(float *to, size_t p, size_t v, vf x)
 {
-    float *to = out.to + p * out.step + v * out.next;
-    if (out.half == VL / 2)
-        vf_store(to, x);
-    else
-        vf_store_halves(to, to + out.half, x);
+    vf_store(to + p * TILE_COLUMNS + v * VL, x);
 }
 
-/* Up to `vectors` vectors of lanes that are contiguous in memory. */
-INLINE void pack_copied(pack_target out, const size_t vectors,
-                        const float *from, size_t stride, size_t lanes,
-                        size_t depth)
+/* Columns of B that are contiguous in memory. */
+static void pack_copied(float *to, const float *from, size_t stride,
+                        size_t lanes, size_t depth)
 {
-    if (lanes < vectors * VL) {
+    if (lanes < TILE_COLUMNS) {
         for (size_t p = 0; p < depth; p++, from += stride)
             for (size_t v = 0; v * VL < lanes; v++)
-                pack_store(out, p, v,
+                pack_store(to, p, v,
                            vf_load_lanes(from + v * VL, lanes - v * VL));
         return;
     }
     for (size_t p = 0; p < depth; p++, from += stride)
-        UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
+        UNROLLED_FOR (size_t v = 0; v < TILE_VECTORS; v++) {
             prefetch(from + PREFETCH_ROWS * stride + v * VL);
-            pack_store(out, p, v, vf_load(from + v * VL));
+            pack_store(to, p, v, vf_load(from + v * VL));
         }
 }
 
@@ -132,8 +131,8 @@ static void load_partial(vf x[16], const float *from, size_t stride,
 }
 
 /* One vector of lanes that are rows of memory, with k along the rows. */
-INLINE void pack_rows_of(pack_target out, size_t v, const float *from,
-                         size_t stride, size_t lanes, size_t depth)
+INLINE void pack_rows_of(float *to, size_t v, const float *from, size_t stride,
+                         size_t lanes, size_t depth)
 {
     vf x[16];
     size_t p = 0;
@@ -142,30 +141,55 @@ INLINE void pack_rows_of(pack_target out, size_t v, const float *from,
             prefetch(from + r * stride + p + 8 * LINE / sizeof(float));
         vf_load_transposed(x, from + p, stride);
         UNROLLED_FOR (size_t q = 0; q < 16; q++)
-            pack_store(out, p + q, v, x[q]);
+            pack_store(to, p + q, v, x[q]);
     }
     for (; p < depth; p += 16) {
         load_partial(x, from + p, stride, lanes, depth - p);
         for (size_t q = 0; q < 16 && p + q < depth; q++)
-            pack_store(out, p + q, v, x[q]);
+            pack_store(to, p + q, v, x[q]);
     }
 }
 
-INLINE void pack_transposed(pack_target out, const size_t vectors,
-                            const float *from, size_t stride, size_t lanes,
-                            size_t depth)
+static void pack_transposed(float *to, const float *from, size_t stride,
+                            size_t lanes, size_t depth)
 {
-    for (size_t v = 0; v < vectors && v * VL < lanes; v++)
-        pack_rows_of(out, v, from + v * VL * stride, stride, lanes - v * VL,
+    for (size_t v = 0; v < TILE_VECTORS && v * VL < lanes; v++)
+        pack_rows_of(to, v, from + v * VL * stride, stride, lanes - v * VL,
                      depth);
+}
+
+/* Copy the rows of one step of k to each panel. Eight floats are copied for a
+ * panel, of which the next step overwrites those that are not its rows; the
+ * last step writes to the padding that follows the panel. */
+INLINE void pack_step(float *to, size_t stride, const float *from,
+                      const size_t panels)
+{
+    UNROLLED_FOR (size_t v = 0; v < panels; v++)
+        _mm256_storeu_ps(to + v * stride,
+                         _mm256_loadu_ps(from + v * TILE_ROWS));
 }
 
 static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
                    size_t from, size_t depth)
 {
-    pack_target out = { to, TILE_ROWS, 2 * stride, stride };
-    pack_copied(out, PACK_VECTORS, g->a + from * g->lda + row, g->lda,
-                g->m - row, depth);
+    const float *a = g->a + from * g->lda + row;
+    size_t rows = g->m - row, whole = rows < 8 ? 0 : (rows - 8) / TILE_ROWS + 1;
+    if (whole >= PACK_PANELS) {
+        for (size_t p = 0; p < depth; p++, a += g->lda, to += TILE_ROWS) {
+            UNROLLED_FOR (size_t i = 0; i < PACK_PANELS * TILE_ROWS; i += 16)
+                prefetch(a + PREFETCH_ROWS * g->lda + i);
+            UNROLLED_FOR (size_t v = 0; v < PACK_PANELS; v++)
+                prefetch_write(to + v * stride + PACK_AHEAD);
+            pack_step(to, stride, a, PACK_PANELS);
+        }
+        return;
+    }
+    for (size_t p = 0; p < depth; p++, a += g->lda, to += TILE_ROWS) {
+        for (size_t v = 0; v < whole; v++)
+            pack_step(to + v * stride, 0, a + v * TILE_ROWS, 1);
+        for (size_t i = whole * TILE_ROWS; i < rows; i++)
+            to[i / TILE_ROWS * stride + i % TILE_ROWS] = a[i];
+    }
 }
 
 /* The address of op(B)[from][column]. */
@@ -191,16 +215,15 @@ static void pack_widened(float *to, const bt_packed_weight *packed,
 static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
                    size_t depth)
 {
-    pack_target out = { to, TILE_COLUMNS, VL, VL / 2 };
     if (g->packed) {
         pack_widened(to, g->packed, column, from, depth);
         return;
     }
     const float *b = source_b(g, column, from);
     if (g->trans_b)
-        pack_transposed(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+        pack_transposed(to, b, g->ldb, g->n - column, depth);
     else
-        pack_copied(out, TILE_VECTORS, b, g->ldb, g->n - column, depth);
+        pack_copied(to, b, g->ldb, g->n - column, depth);
 }
 
 /* ---- Prefetching the next panel
@@ -219,7 +242,7 @@ static b_prefetch prefetch_begin(const bt_gemm *g, const bt_gemm_block *block)
 {
     if (block->next_depth == 0 || g->packed)
         return (b_prefetch){ .lines = 0 };
-    size_t columns = bt_size_min(TILE_COLUMNS, g->n - block->next_column);
+    size_t columns = bt_size_min(BLOCK_COLUMNS, g->n - block->next_column);
     size_t depth = block->next_depth;
     const float *first = source_b(g, block->next_column, block->next_from);
     size_t skew = (uintptr_t)first % LINE;
@@ -314,10 +337,62 @@ INLINE void tile_step(vf s[TILE_ROWS][TILE_VECTORS], const size_t rows,
         at->panel += TILE_COLUMNS;
 }
 
+/* How a tile takes its steps: one by one, or STEPS at once in assembly. */
+typedef enum steps_kind {
+    STEPS_SINGLE,
+    STEPS_IN_PLACE, /* A in place and a panel of B */
+    STEPS_WEIGHTS,  /* A in place and float32 weights that are packed already */
+    STEPS_PACKED    /* a panel of A and a panel of B */
+} steps_kind;
+
+#if defined(__AVX512F__)
+
+INLINE void take_steps_at_once(vf s[TILE_ROWS][TILE_VECTORS],
+                               const steps_kind kind, const float *a,
+                               size_t row, const float *b)
+{
+    (void)s;
+    (void)kind;
+    (void)a;
+    (void)row;
+    (void)b;
+}
+
+#else
+
+_Static_assert(STEPS == 8 && TILE_ROWS == 6 && TILE_COLUMNS == 16 &&
+                   BT_PANEL_COLUMNS == 48,
+               "the assembly has these constants");
+
+INLINE void take_steps_at_once(vf s[TILE_ROWS][TILE_VECTORS],
+                               const steps_kind kind, const float *a,
+                               size_t row, const float *b)
+{
+    const float *a3 = a + 3 * row;
+    row *= sizeof(float);
+    if (kind == STEPS_IN_PLACE)
+        __asm__ volatile(TILE_EIGHT_STEPS(TILE_STEP_IN_PLACE, 64)
+                         : TILE_SUMS(s)
+                         : [a] "r"(a), [a3] "r"(a3), [row] "r"(row), [b] "r"(b)
+                         : TILE_CLOBBERS);
+    else if (kind == STEPS_WEIGHTS)
+        __asm__ volatile(TILE_EIGHT_STEPS(TILE_STEP_IN_PLACE, 192)
+                         : TILE_SUMS(s)
+                         : [a] "r"(a), [a3] "r"(a3), [row] "r"(row), [b] "r"(b)
+                         : TILE_CLOBBERS);
+    else
+        __asm__ volatile(TILE_EIGHT_STEPS(TILE_STEP_PACKED, 64)
+                         : TILE_SUMS(s)
+                         : [a] "r"(a), [b] "r"(b)
+                         : TILE_CLOBBERS);
+}
+
+#endif
+
 /* Continue the chains of rows x vectors * VL elements of C. With `fill`, also
  * copy B to the panel. */
 INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
-                 const tile_job *job)
+                 const steps_kind kind, const tile_job *job)
 {
     vf s[TILE_ROWS][TILE_VECTORS];
     const float *start = job->start, *next_a = job->next_a;
@@ -343,6 +418,12 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
                 prefetch_l1(next_a + at.rows[i]);
             next_a += STEPS;
         }
+        if (kind != STEPS_SINGLE) {
+            take_steps_at_once(s, kind, at.a, job->a_row, at.b);
+            at.a += STEPS * at.a_step;
+            at.b += STEPS * at.b_step;
+            continue;
+        }
         UNROLLED_FOR (size_t q = 0; q < STEPS; q++)
             tile_step(s, rows, vectors, fill, &at);
     }
@@ -359,10 +440,11 @@ typedef void tile_fn(const tile_job *job);
 #define TILE(rows, vectors)                                  \
     static void tile_##rows##x##vectors(const tile_job *job) \
     {                                                        \
-        tile(rows, vectors, false, job);                     \
+        tile(rows, vectors, false, STEPS_SINGLE, job);       \
     }
 
 /* The tiles of some rows: tiles_<rows>[vectors - 1]. */
+#if defined(__AVX512F__)
 #define TILES(rows)                                                       \
     TILE(rows, 1)                                                         \
     TILE(rows, 2)                                                         \
@@ -370,30 +452,77 @@ typedef void tile_fn(const tile_job *job);
     static tile_fn *const tiles_##rows[TILE_VECTORS] = { tile_##rows##x1, \
                                                          tile_##rows##x2, \
                                                          tile_##rows##x3 }
+#else
+#define TILES(rows)                                                       \
+    TILE(rows, 1)                                                         \
+    TILE(rows, 2)                                                         \
+    static tile_fn *const tiles_##rows[TILE_VECTORS] = { tile_##rows##x1, \
+                                                         tile_##rows##x2 }
+#endif
 
 TILES(1);
 TILES(2);
 TILES(3);
 TILES(4);
-#if defined(__AVX512F__)
 TILES(5);
 TILES(6);
+#if defined(__AVX512F__)
 TILES(7);
 TILES(8);
 #endif
 
 static tile_fn *const *const tiles[TILE_ROWS] = {
-    tiles_1, tiles_2, tiles_3, tiles_4,
+    tiles_1, tiles_2, tiles_3, tiles_4, tiles_5, tiles_6,
 #if defined(__AVX512F__)
-    tiles_5, tiles_6, tiles_7, tiles_8,
+    tiles_7, tiles_8,
 #endif
 };
 
 /* A whole tile that packs B in passing: its load units have time to spare. */
 static void tile_fill(const tile_job *job)
 {
-    tile(TILE_ROWS, TILE_VECTORS, true, job);
+    tile(TILE_ROWS, TILE_VECTORS, true, STEPS_SINGLE, job);
 }
+
+#if defined(__AVX512F__)
+
+static tile_fn *whole_tile(const tile_job *job)
+{
+    return job->panel ? tile_fill : tile_8x3;
+}
+
+#else
+
+static void tile_in_place(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS, false, STEPS_IN_PLACE, job);
+}
+
+static void tile_packed(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS, false, STEPS_PACKED, job);
+}
+
+static void tile_weights(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS, false, STEPS_WEIGHTS, job);
+}
+
+/* The tile whose assembly has the job's distances from one k to the next. */
+static tile_fn *whole_tile(const tile_job *job)
+{
+    if (job->panel)
+        return tile_fill;
+    if (job->a_step == TILE_ROWS && job->b_step == TILE_COLUMNS)
+        return tile_packed;
+    if (job->a_step == 1 && job->b_step == TILE_COLUMNS)
+        return tile_in_place;
+    if (job->a_step == 1 && job->b_step == BT_PANEL_COLUMNS)
+        return tile_weights;
+    return tile_6x2;
+}
+
+#endif
 
 /* Prefetch the rows of C of the next tile. */
 static void prefetch_rows(const float *c, size_t ldc, size_t rows,
@@ -401,7 +530,7 @@ static void prefetch_rows(const float *c, size_t ldc, size_t rows,
 {
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j += LINE / sizeof(float))
-            __builtin_prefetch(c + i * ldc + j, 1);
+            prefetch_write(c + i * ldc + j);
 }
 
 static void copy_rows(float *to, size_t to_stride, const float *from,
@@ -437,84 +566,103 @@ static void run_tile(const tile_job *job, size_t rows, size_t columns)
 {
     size_t vectors = (columns + VL - 1) / VL;
     tile_fn *run = tiles[rows - 1][vectors - 1];
-    if (job->panel)
-        tile_fill(job);
+    if (rows == TILE_ROWS && columns == TILE_COLUMNS)
+        whole_tile(job)(job);
     else if (columns % VL == 0)
         run(job);
     else
         run_border_tile(run, *job, rows, columns);
 }
 
-/* A panel of B, and the floats from one k to the next. */
+/* A panel of B for one tile of columns. */
 typedef struct b_panel {
     const float *at;
-    size_t step;
+    size_t step;            /* floats from one k to the next */
+    size_t column, columns; /* of C */
+    float *fill; /* filled from B by the first tile; NULL: complete */
 } b_panel;
 
-/* The block's panel of B: packed now, unless the first tile does it in passing
- * or the weights are packed as float32 already. */
-static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, bool fill)
+/* Panel i of the block: packed now, unless the first tile does it in passing or
+ * the weights are packed as float32 already. */
+static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, size_t i)
 {
-    if (g->packed && g->packed->type == BAUTA_FLOAT32)
-        return (b_panel){ (const float *)panel_at(g->packed, block->column,
-                                                  block->from),
-                          BT_PANEL_COLUMNS };
-    if (!fill)
-        pack_b(block->b, g, block->column, block->from, block->depth);
-    return (b_panel){ block->b, TILE_COLUMNS };
+    size_t column = block->column + i * TILE_COLUMNS;
+    size_t end = block->column + block->columns;
+    b_panel p = { .at = block->b + i * TILE_COLUMNS * block->depth,
+                  .step = TILE_COLUMNS,
+                  .column = column,
+                  .columns = bt_size_min(TILE_COLUMNS, end - column) };
+    float *to = block->b + i * TILE_COLUMNS * block->depth;
+    if (g->packed && g->packed->type == BAUTA_FLOAT32) {
+        p.at = (const float *)panel_at(g->packed, column, block->from);
+        p.step = BT_PANEL_COLUMNS;
+    } else if (!g->packed && !g->trans_b && block->rows >= TILE_ROWS &&
+               p.columns == TILE_COLUMNS) {
+        p.fill = to;
+    } else {
+        pack_b(to, g, column, block->from, block->depth);
+    }
+    return p;
 }
 
-static void tiles_add_epilogue(tile_job *job, const bt_gemm *g,
-                               const bt_gemm_block *block)
+/* Run one tile: the rows of A that the job has with a panel of B. */
+static void multiply_tile(tile_job *job, const bt_gemm *g,
+                          const bt_gemm_block *block, b_panel *p, size_t row,
+                          size_t rows)
 {
-    if (scaled(g))
-        job->scale = g->packed->scales + block->column;
-    if (g->bias)
-        job->bias = g->bias + block->column;
+    bool last = block->from + block->depth == g->k;
+    // Not if a vector extends beyond C: scale and bias end there.
+    bool ended = last && p->columns % VL == 0;
+    job->c = g->c + row * g->ldc + p->column;
+    job->start = job->start_stride ? job->c : zeros;
+    job->b = p->fill ? source_b(g, p->column, block->from) : p->at;
+    job->b_step = p->fill ? g->ldb : p->step;
+    job->panel = p->fill;
+    job->scale = ended && scaled(g) ? g->packed->scales + p->column : NULL;
+    job->bias = ended && g->bias ? g->bias + p->column : NULL;
+    run_tile(job, rows, p->columns);
+    p->fill = NULL;
+    if (last && !ended)
+        epilogue(g, row, rows, p->column, p->columns);
+}
+
+/* The number of tiles that prefetch the next panels. */
+static size_t prefetching_tiles(const b_prefetch *next, size_t depth)
+{
+    return next->lines * next->rows / bt_size_max(depth / STEPS, 1) + 1;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 {
-    size_t end = block->row + block->rows, columns = block->columns;
-    bool add = g->add || block->from > 0;
-    bool fill = !g->packed && !g->trans_b && block->rows >= TILE_ROWS &&
-                columns == TILE_COLUMNS;
-    b_panel b = panel_of(g, block, fill);
-    b_prefetch next = prefetch_begin(g, block);
+    b_panel panels[BLOCK_PANELS] = { 0 };
+    size_t end = block->row + block->rows, count = 0;
+    b_prefetch next = prefetch_begin(g, block), none = { .lines = 0 };
+    size_t late = prefetching_tiles(&next, block->depth);
     tile_job job = {
         .depth = block->depth,
         .a = block->a,
         .a_row = block->a_row,
         .a_step = block->a_step,
-        .b = fill ? source_b(g, block->column, block->from) : b.at,
-        .b_step = fill ? g->ldb : b.step,
-        .panel = fill ? block->b : NULL,
-        .start = zeros,
-        .start_stride = add ? g->ldc : 0,
+        .start_stride = g->add || block->from > 0 ? g->ldc : 0,
         .ldc = g->ldc,
-        .next = &next,
     };
-    bool last = block->from + block->depth == g->k;
-    // Not if a vector extends beyond C: scale and bias end there.
-    bool ended = last && columns % VL == 0;
-    if (ended)
-        tiles_add_epilogue(&job, g, block);
+    for (; count * TILE_COLUMNS < block->columns; count++)
+        panels[count] = panel_of(g, block, count);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
         size_t rows = bt_size_min(TILE_ROWS, end - row);
         size_t below = bt_size_min(TILE_ROWS, end - row - rows);
-        job.c = g->c + row * g->ldc + block->column;
-        if (add)
-            job.start = job.c;
-        prefetch_rows(job.c + rows * g->ldc, g->ldc, below, columns);
-        // Packed panels follow each other, so nothing has to prefetch them.
-        job.next_a = below && block->a_step == 1 ? job.a + block->a_tile : NULL;
-        run_tile(&job, rows, columns);
-        if (last && !ended)
-            epilogue(g, row, rows, block->column, columns);
+        prefetch_rows(g->c + (row + rows) * g->ldc + block->column, g->ldc,
+                      below, block->columns);
+        // Earlier, the rest of A would displace it from the L2 cache.
+        bool soon = (end - row) / TILE_ROWS * count <= late + count;
+        job.next = soon ? &next : &none;
+        for (size_t i = 0; i < count; i++) {
+            // Packed panels follow each other: nothing has to prefetch them.
+            bool ahead = i + 1 == count && below && block->a_step == 1;
+            job.next_a = ahead ? job.a + block->a_tile : NULL;
+            multiply_tile(&job, g, block, &panels[i], row, rows);
+        }
         job.a += block->a_tile;
-        job.b = b.at;
-        job.b_step = b.step;
-        job.panel = NULL; // filled by now
     }
 }
 

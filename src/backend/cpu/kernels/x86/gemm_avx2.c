@@ -9,9 +9,10 @@ void bt_gemm_columns_f32_avx2(const bt_gemm *gemm, size_t first, size_t count)
 
 const bt_gemm_tiles bt_gemm_tiles_f32_avx2 = {
     .rows = TILE_ROWS,
-    .columns = TILE_COLUMNS,
-    .pack_rows = PACK_VECTORS * VL,
+    .columns = BLOCK_COLUMNS,
+    .pack_rows = PACK_PANELS * TILE_ROWS,
     .depth = DEPTH,
+    .block = BLOCK_FLOATS,
     .pack_a = pack_a,
     .multiply = multiply,
 };

@@ -27,6 +27,11 @@ INLINE void prefetch_l1(const void *address)
     _mm_prefetch((const char *)address, _MM_HINT_T0);
 }
 
+INLINE void prefetch_write(const void *address)
+{
+    __builtin_prefetch(address, 1);
+}
+
 /* Keep a pointer or a size, or a vector, in its register as it is now: the
  * compiler neither computes it again later nor folds its load into its uses.
  * Unrolled loops otherwise get a pointer for each step, more than there are
