@@ -44,7 +44,7 @@ import bauta
 import bauta.torch
 
 TOKENS, HEADS, DIM = 16384, 16, 128
-WARM, STEPS = 4, 20
+WARM, STEPS, TURNS = 4, 16, 4
 WIDTH = 2048
 SHARES = [512, 1536, 768, 2048, 256, 1024, 1280, 768]  # of 8192
 CASES = {
@@ -252,22 +252,44 @@ def bauta_step(q, k, v):
     return step
 
 
+def without_large_sorts():
+    """create_block_mask sorts blocks in a kernel that Inductor compiles for 1, 8
+    and 32 rows, to take the fastest. The last takes ptxas many minutes, so it is
+    left out. Kernels are compiled in this process, where that is known."""
+    from torch._inductor import config
+    from torch._inductor.runtime import triton_heuristics
+
+    known = triton_heuristics._persistent_reduction_configs
+
+    def fewer(*args, **options):
+        found = known(*args, **options)
+        return [c for c in found if c.kwargs.get("XBLOCK", 1) <= 8] or found
+
+    config.compile_threads = 1
+    triton_heuristics._persistent_reduction_configs = fewer
+
+
 def flex_step(q, k, v):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     compiled = torch.compile(flex_attention, dynamic=False)
     make = torch.compile(create_block_mask, dynamic=False)
+    without_large_sorts()
     document = torch.zeros(TOKENS, dtype=torch.int64, device="cuda")
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
 
     def visible(b, h, row, key):
         return (key <= row) & (document[row] == document[key])
 
-    def step(lengths):
+    def block_mask(lengths):
         document.copy_(document_of(lengths))
-        block = make(visible, None, None, TOKENS, TOKENS, device="cuda")
+        return make(visible, None, None, TOKENS, TOKENS, device="cuda")
+
+    def step(lengths):
+        block = block_mask(lengths)
         return compiled(*heads_first, block_mask=block)[0].transpose(0, 1)
 
+    step.block_mask = block_mask
     return step
 
 
@@ -361,16 +383,18 @@ def steps_of(known, batches, inputs, weight):
 
 
 def measure(known):
-    """Steps of all in turns, each on the same documents, new in every step."""
+    """Steps on documents that are new in every one. All take turns of some steps,
+    of which the first are not counted: the host has other code in its caches."""
     inputs, weight = packed_inputs()
     rng = random.Random(5)
-    batches = [random_lengths(rng) for _ in range(WARM + STEPS)]
-    ready = steps_of(known, batches[:WARM], inputs, weight)
+    batches = [random_lengths(rng) for _ in range(STEPS)]
+    ready = steps_of(known, batches[:2], inputs, weight)
     times = {name: [] for name in ready}
-    for lengths in batches[WARM:]:
+    for _ in range(TURNS):
         for name, step in ready.items():
-            # The results are freed before the next one's step.
-            times[name].append(one_step(step, lengths, inputs, weight)[:2])
+            # Results are freed before the next step.
+            found = [one_step(step, x, inputs, weight)[:2] for x in batches]
+            times[name] += found[WARM:]
     for name, each in times.items():
         whole, host_time = (statistics.median(x) * 1e3 for x in zip(*each))
         print(
@@ -383,6 +407,32 @@ def measure(known):
 def off(x, y):
     y = y.double()
     return ((x.double() - y).square().mean() / y.square().mean()).sqrt().item()
+
+
+def bauta_parts():
+    """The host time of bauta's step."""
+    (q, k, v), weight = packed_inputs()
+    device = q.get_device()
+    shape = (HEADS, HEADS, DIM, DIM, q.dtype)
+    key = (device, bauta.torch._raw_stream(device), *shape)
+    rng = random.Random(6)
+    names, times = ("mask", "plan", "forward", "backward"), []
+    for _ in range(WARM + STEPS):
+        lengths = random_lengths(rng)
+        torch.cuda.synchronize()
+        at = [time.perf_counter()]
+        mask = bauta.Mask.from_lengths(lengths, causal=True)
+        at.append(time.perf_counter())
+        bauta.torch._gpu_plan(mask, key)
+        at.append(time.perf_counter())
+        out = bauta.torch.attention(q, k, v, mask)
+        at.append(time.perf_counter())
+        torch.autograd.grad(out, (q, k, v), weight)
+        at.append(time.perf_counter())
+        times.append([(b - a) * 1e6 for a, b in zip(at, at[1:])])
+    medians = map(statistics.median, zip(*times[WARM:]))
+    text = ", ".join(f"{n} {us:.0f}" for n, us in zip(names, medians))
+    print(f"packed: host us of bauta: {text}", flush=True)
 
 
 KNOWN = {
@@ -400,6 +450,7 @@ def packed(options):
     if not flex(options):
         del known["FlexAttention"]
     measure(known)
+    bauta_parts()
 
 
 def flex(options):
@@ -417,12 +468,21 @@ def flex(options):
 
 
 def flex_itself(options):
-    """Two steps of FlexAttention."""
+    """Two steps of FlexAttention, and the time of its masks."""
     inputs, weight = packed_inputs()
     rng = random.Random(5)
-    batches = [random_lengths(rng) for _ in range(2)]
-    if not steps_of({"FlexAttention": flex_step}, batches, inputs, weight):
+    batches = [random_lengths(rng) for _ in range(STEPS)]
+    ready = steps_of({"FlexAttention": flex_step}, batches[:2], inputs, weight)
+    if not ready:
         sys.exit(1)
+    times = []
+    for lengths in batches:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        ready["FlexAttention"].block_mask(lengths)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e6)
+    print(f"packed: FlexAttention: {statistics.median(times):.0f} us a block mask")
 
 
 PARTS = {
