@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """bauta.torch on a GPU: host time of a call, GPU time beside the C bench, and
 packed batches whose documents are new in every step, beside PyTorch's attention
-and FlashAttention-3.
+and FlashAttention 3.
 
     python3 bench/attention_torch.py [host] [c] [packed] [flex]
         [--bench build/src/backend/cuda/attention_gpu] [--seconds 150]
@@ -13,14 +13,17 @@ c       Calls of cases of attention_gpu.c, beside that program itself, which run
         were queued before the GPU reached them; "alone" has the time that the
         host takes on an idle GPU in it.
 packed  16,384 tokens of bfloat16 in documents of random lengths, 16 heads of
-        128, forward and backward pass. A step begins with the lengths on the
-        host and includes what follows from them: bauta's mask and plan, the
-        boolean matrix of scaled_dot_product_attention, the cumulative lengths of
-        varlen_attn and of FlashAttention-3, which runs where its module
-        flash_attn_interface is installed. The median of steps, each until the
-        GPU is done.
-flex    The same step of FlexAttention with its create_block_mask, both
-        compiled, in a process of its own that is ended after --seconds.
+        128, forward and backward pass, all systems in turns. A step begins with
+        the lengths on the host and includes what follows from them: bauta's mask
+        and plan, the cumulative lengths of varlen_attn and of FlashAttention 3,
+        which runs where its module flash_attn_interface is installed, the block
+        mask of FlexAttention, the boolean matrix of
+        scaled_dot_product_attention. The median of steps, each until the GPU is
+        done.
+flex    The first steps of FlexAttention, compiled with its create_block_mask, in
+        a process of its own that is ended after --seconds. Its kernels are kept
+        in PyTorch's caches. packed does that first, and leaves FlexAttention out
+        if it takes longer.
 """
 
 from __future__ import annotations
@@ -41,7 +44,7 @@ import bauta
 import bauta.torch
 
 TOKENS, HEADS, DIM = 16384, 16, 128
-WARM, STEPS = 4, 20
+WARM, STEPS, TURNS = 4, 16, 4
 WIDTH = 2048
 SHARES = [512, 1536, 768, 2048, 256, 1024, 1280, 768]  # of 8192
 CASES = {
@@ -101,6 +104,14 @@ def host(options):
     parts(plain, mask)
 
 
+def result_new(like):
+    """As the extension module does it, where PyTorch has this function."""
+    new = getattr(bauta.torch._allocators, "_empty_strided_cuda", None)
+    if new is None:
+        return torch.empty_like(like)
+    return new(tuple(like.shape), like.stride(), like.dtype)
+
+
 def parts(tensors, mask):
     """What a call is made of."""
     core = bauta.torch._core
@@ -117,6 +128,7 @@ def parts(tensors, mask):
     given = (q, k, v, mask, None, False)
     found = {
         "empty_like": host_us(lambda: torch.empty_like(q)),
+        "an empty result": host_us(lambda: result_new(q)),
         "the library's forward pass": host_us(
             lambda: core.gpu_attention_forward(*bare)
         ),
@@ -240,22 +252,44 @@ def bauta_step(q, k, v):
     return step
 
 
+def without_large_sorts():
+    """create_block_mask sorts blocks in a kernel that Inductor compiles for 1, 8
+    and 32 rows, to take the fastest. The last takes ptxas many minutes, so it is
+    left out. Kernels are compiled in this process, where that is known."""
+    from torch._inductor import config
+    from torch._inductor.runtime import triton_heuristics
+
+    known = triton_heuristics._persistent_reduction_configs
+
+    def fewer(*args, **options):
+        found = known(*args, **options)
+        return [c for c in found if c.kwargs.get("XBLOCK", 1) <= 8] or found
+
+    config.compile_threads = 1
+    triton_heuristics._persistent_reduction_configs = fewer
+
+
 def flex_step(q, k, v):
     from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
     compiled = torch.compile(flex_attention, dynamic=False)
     make = torch.compile(create_block_mask, dynamic=False)
+    without_large_sorts()
     document = torch.zeros(TOKENS, dtype=torch.int64, device="cuda")
     heads_first = [t.transpose(0, 1)[None] for t in (q, k, v)]
 
     def visible(b, h, row, key):
         return (key <= row) & (document[row] == document[key])
 
-    def step(lengths):
+    def block_mask(lengths):
         document.copy_(document_of(lengths))
-        block = make(visible, None, None, TOKENS, TOKENS, device="cuda")
+        return make(visible, None, None, TOKENS, TOKENS, device="cuda")
+
+    def step(lengths):
+        block = block_mask(lengths)
         return compiled(*heads_first, block_mask=block)[0].transpose(0, 1)
 
+    step.block_mask = block_mask
     return step
 
 
@@ -306,45 +340,66 @@ def flash3_step(deterministic):
     return make
 
 
-def measure(known, warm=WARM):
+def packed_inputs():
     torch.manual_seed(0)
-    q, k, v = (
-        torch.randn(
-            TOKENS, HEADS, DIM, device="cuda", dtype=torch.bfloat16, requires_grad=True
-        )
-        for _ in range(3)
+    q, k, v, weight = (
+        torch.randn(TOKENS, HEADS, DIM, device="cuda", dtype=torch.bfloat16)
+        for _ in range(4)
     )
-    weight = torch.randn_like(q)
-    rng = random.Random(5)
-    batches = [random_lengths(rng) for _ in range(warm + STEPS)]
-    out = bauta_step(q, k, v)(batches[-1])
-    want = [out.detach(), *torch.autograd.grad(out, (q, k, v), weight)]
+    return [t.requires_grad_() for t in (q, k, v)], weight
+
+
+def one_step(step, lengths, inputs, weight):
+    """Seconds until the GPU is done, seconds until all is queued, and results."""
+    torch.cuda.synchronize()
+    start = time.perf_counter()
+    out = step(lengths)
+    grads = torch.autograd.grad(out, inputs, weight)
+    queued = time.perf_counter()
+    torch.cuda.synchronize()
+    return time.perf_counter() - start, queued - start, [out.detach(), *grads]
+
+
+def steps_of(known, batches, inputs, weight):
+    """The steps that run, after their first calls."""
+    ready, want = {}, None
     for name, make in known.items():
         try:
-            times = []
-            step = make(q, k, v)
-            for lengths in batches:
-                torch.cuda.synchronize()
-                start = time.perf_counter()
-                out = step(lengths)
-                grads = torch.autograd.grad(out, (q, k, v), weight)
-                queued = time.perf_counter()
-                torch.cuda.synchronize()
-                times.append((time.perf_counter() - start, queued - start))
-            error = max(
-                off(x, y) for x, y in zip((out.detach(), *grads), want)
-            )
+            step = make(*inputs)
+            first, _, found = one_step(step, batches[0], inputs, weight)
+            for lengths in batches[1:]:
+                _, _, found = one_step(step, lengths, inputs, weight)
         except Exception as error:  # one that refuses is a result
             text = str(error).strip().splitlines() or [type(error).__name__]
             print(f"packed: {name}: {text[0][:200]}", flush=True)
             continue
-        whole, host_time = (
-            statistics.median(each[i] for each in times[warm:]) * 1e3 for i in range(2)
+        ready[name] = step
+        want = want or found
+        worst = max(map(off, found, want))
+        print(
+            f"packed: {name}: first step {first:.2f} s; off by {worst:.1e}", flush=True
         )
+    return ready
+
+
+def measure(known):
+    """Steps on documents that are new in every one. All take turns of some steps,
+    of which the first are not counted: the host has other code in its caches."""
+    inputs, weight = packed_inputs()
+    rng = random.Random(5)
+    batches = [random_lengths(rng) for _ in range(STEPS)]
+    ready = steps_of(known, batches[:2], inputs, weight)
+    times = {name: [] for name in ready}
+    for _ in range(TURNS):
+        for name, step in ready.items():
+            # Results are freed before the next step.
+            found = [one_step(step, x, inputs, weight)[:2] for x in batches]
+            times[name] += found[WARM:]
+    for name, each in times.items():
+        whole, host_time = (statistics.median(x) * 1e3 for x in zip(*each))
         print(
             f"packed: {name:14} {whole:8.3f} ms a step, of which the host takes "
-            f"{host_time:7.3f}; off by {error:.1e} from bauta; first step "
-            f"{times[0][0]:.2f} s",
+            f"{host_time:7.3f}",
             flush=True,
         )
 
@@ -354,24 +409,80 @@ def off(x, y):
     return ((x.double() - y).square().mean() / y.square().mean()).sqrt().item()
 
 
+def bauta_parts():
+    """The host time of bauta's step."""
+    (q, k, v), weight = packed_inputs()
+    device = q.get_device()
+    shape = (HEADS, HEADS, DIM, DIM, q.dtype)
+    key = (device, bauta.torch._raw_stream(device), *shape)
+    rng = random.Random(6)
+    names, times = ("mask", "plan", "forward", "backward"), []
+    for _ in range(WARM + STEPS):
+        lengths = random_lengths(rng)
+        torch.cuda.synchronize()
+        at = [time.perf_counter()]
+        mask = bauta.Mask.from_lengths(lengths, causal=True)
+        at.append(time.perf_counter())
+        bauta.torch._gpu_plan(mask, key)
+        at.append(time.perf_counter())
+        out = bauta.torch.attention(q, k, v, mask)
+        at.append(time.perf_counter())
+        torch.autograd.grad(out, (q, k, v), weight)
+        at.append(time.perf_counter())
+        times.append([(b - a) * 1e6 for a, b in zip(at, at[1:])])
+    medians = map(statistics.median, zip(*times[WARM:]))
+    text = ", ".join(f"{n} {us:.0f}" for n, us in zip(names, medians))
+    print(f"packed: host us of bauta: {text}", flush=True)
+
+
+KNOWN = {
+    "bauta": bauta_step,
+    "FA3 varlen": flash3_step(False),
+    "FA3 varlen det": flash3_step(True),
+    "FlexAttention": flex_step,
+    "varlen_attn": varlen_step,
+    "sdpa, dense": dense_step,
+}
+
+
 def packed(options):
-    known = {
-        "bauta": bauta_step,
-        "FA3 varlen": flash3_step(False),
-        "FA3 varlen det": flash3_step(True),
-        "varlen_attn": varlen_step,
-        "sdpa, dense": dense_step,
-        "bauta again": bauta_step,
-    }
+    known = dict(KNOWN)
+    if not flex(options):
+        del known["FlexAttention"]
     measure(known)
+    bauta_parts()
 
 
 def flex(options):
+    """Compile FlexAttention within a budget; whether it ran. The kernels stay in
+    the caches of Inductor and Triton."""
     command = [sys.executable, __file__, "flex-itself"]
+    start = time.perf_counter()
     try:
-        subprocess.run(command, timeout=options.seconds)
+        failed = subprocess.run(command, timeout=options.seconds).returncode
     except subprocess.TimeoutExpired:
         print(f"packed: FlexAttention: not compiled within {options.seconds:.0f} s")
+        return False
+    print(f"packed: FlexAttention: {time.perf_counter() - start:.0f} s in its process")
+    return not failed
+
+
+def flex_itself(options):
+    """Two steps of FlexAttention, and the time of its masks."""
+    inputs, weight = packed_inputs()
+    rng = random.Random(5)
+    batches = [random_lengths(rng) for _ in range(STEPS)]
+    ready = steps_of({"FlexAttention": flex_step}, batches[:2], inputs, weight)
+    if not ready:
+        sys.exit(1)
+    times = []
+    for lengths in batches:
+        torch.cuda.synchronize()
+        start = time.perf_counter()
+        ready["FlexAttention"].block_mask(lengths)
+        torch.cuda.synchronize()
+        times.append((time.perf_counter() - start) * 1e6)
+    print(f"packed: FlexAttention: {statistics.median(times):.0f} us a block mask")
 
 
 PARTS = {
@@ -379,13 +490,13 @@ PARTS = {
     "c": beside_c,
     "packed": packed,
     "flex": flex,
-    "flex-itself": lambda options: measure({"FlexAttention": flex_step}),
+    "flex-itself": flex_itself,
 }
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("parts", nargs="*", default=["host", "c", "packed", "flex"])
+    parser.add_argument("parts", nargs="*", default=["host", "c", "packed"])
     parser.add_argument("--bench", default="build/src/backend/cuda/attention_gpu")
     parser.add_argument("--seconds", type=float, default=150.0)
     options = parser.parse_args()

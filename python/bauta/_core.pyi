@@ -132,6 +132,9 @@ def torch_attention(
 def torch_forward(
     q: Any, k: Any, v: Any, mask: Any, scale: Any, packed: bool, with_lse: bool, /
 ) -> Any: ...
+def torch_function_forward(
+    ctx: Any, q: Any, k: Any, v: Any, mask: Any, scale: Any, return_lse: bool, /
+) -> Any: ...
 def torch_backward(
     q: Any,
     k: Any,

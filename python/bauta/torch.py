@@ -632,34 +632,39 @@ def _gradients_plain(
     return [_own_axes(each) for each in made]
 
 
+def _function_forward(
+    ctx: Any,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    mask: Any,
+    scale: Optional[float],
+    return_lse: bool,
+) -> Any:
+    """forward() of _Attention for several masks and for tensors that may have to
+    be copied."""
+    packed = type(mask) is tuple and q.is_cuda
+    one = _packed(mask, q.shape[0]) if packed else mask
+    made = _core.torch_forward(q, k, v, one, scale, packed, True)
+    if made is None:
+        masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
+        made = _forward_plain(q, k, v, masks, scale_of(scale))
+    out, lse = made
+    ctx.save_for_backward(q, k, v, out, lse)
+    ctx.call = one, scale, packed, mask
+    if not return_lse:
+        return out
+    ctx.mark_non_differentiable(lse)
+    ctx.set_materialize_grads(False)
+    return out, lse
+
+
 class _Attention(torch.autograd.Function):
     """The operator for plain tensors in eager mode. The mask is one for all
     sequences, or a tuple of one for each."""
 
-    @staticmethod
-    def forward(
-        ctx: Any,
-        q: Tensor,
-        k: Tensor,
-        v: Tensor,
-        mask: Any,
-        scale: Optional[float],
-        return_lse: bool,
-    ) -> Any:
-        packed = type(mask) is tuple and q.is_cuda
-        one = _packed(mask, q.shape[0]) if packed else mask
-        made = _core.torch_forward(q, k, v, one, scale, packed, True)
-        if made is None:
-            masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
-            made = _forward_plain(q, k, v, masks, scale_of(scale))
-        out, lse = made
-        ctx.save_for_backward(q, k, v, out, lse)
-        ctx.call = one, scale, packed, mask
-        if not return_lse:
-            return out
-        ctx.mark_non_differentiable(lse)
-        ctx.set_materialize_grads(False)
-        return out, lse
+    # (ctx, q, k, v, mask, scale, return_lse)
+    forward = staticmethod(_core.torch_function_forward)
 
     @staticmethod
     def backward(ctx: Any, dout: Optional[Tensor], dlse: Any = None) -> Any:
@@ -688,6 +693,8 @@ _apply = super(torch.autograd.Function, _Attention).apply
 _PLAIN = (Tensor, torch.nn.Parameter)
 _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
+# Where compiled graphs have their allocations from.
+_allocators = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
 _autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
 if _autocast is None:  # PyTorch 2.4
 
@@ -708,11 +715,13 @@ def _setup(exchange: Any) -> bool:
         _transforms,
         _autocast,
         torch.is_grad_enabled,
-        torch.empty_like,
         torch.empty_strided,
+        getattr(_allocators, "_empty_strided_cpu", None),
+        getattr(_allocators, "_empty_strided_cuda", None),
         _raw_stream,
         _plan_of,
         _apply,
+        _function_forward,
     )
 
 

@@ -31,11 +31,13 @@ typedef enum torch_object {
     TRANSFORMS,     /* () -> whether functorch is active */
     AUTOCAST,       /* () -> whether autocast is enabled */
     GRAD_ENABLED,   /* () -> whether gradients are recorded */
-    EMPTY_LIKE,     /* torch.empty_like */
     EMPTY_STRIDED,  /* torch.empty_strided */
+    EMPTY_CPU,      /* (sizes, strides, dtype) -> an empty tensor, or None */
+    EMPTY_CUDA,     /* the same on the current GPU, or None */
     STREAM,         /* (device) -> the current stream's address */
     PLAN,           /* bauta.torch._plan_of */
     APPLY,          /* (q, k, v, mask, scale, return_lse), with autograd */
+    FORWARD,        /* (ctx, q, k, v, mask, scale, return_lse), of all kinds */
     TORCH_OBJECTS
 } torch_object;
 static PyObject *torch[TORCH_OBJECTS];
@@ -49,13 +51,16 @@ typedef enum torch_name {
     IS_CPU,
     IS_CUDA,
     IS_NEG,
+    MARK,
+    MATERIALIZE,
     NBYTES,
-    NEW_EMPTY_STRIDED,
     REQUIRES_GRAD,
+    SAVE,
     SHAPE,
     STORAGE_OFFSET,
     STRIDE,
     UNTYPED_STORAGE,
+    CALL,
     HANDLE,
     PLAN_CONTEXT,
     PLAN_HANDLE,
@@ -63,12 +68,26 @@ typedef enum torch_name {
 } torch_name;
 static PyObject *names[TORCH_NAMES];
 static const char *const name_texts[TORCH_NAMES] = {
-    "data_ptr",      "device",          "dtype",
-    "get_device",    "is_cpu",          "is_cuda",
-    "is_neg",        "nbytes",          "new_empty_strided",
-    "requires_grad", "shape",           "storage_offset",
-    "stride",        "untyped_storage", "_handle",
-    "context",       "handle",
+    "data_ptr",
+    "device",
+    "dtype",
+    "get_device",
+    "is_cpu",
+    "is_cuda",
+    "is_neg",
+    "mark_non_differentiable",
+    "set_materialize_grads",
+    "nbytes",
+    "requires_grad",
+    "save_for_backward",
+    "shape",
+    "storage_offset",
+    "stride",
+    "untyped_storage",
+    "call",
+    "_handle",
+    "context",
+    "handle",
 };
 
 /* The parts of DLPack 1.x that are used here. */
@@ -436,41 +455,66 @@ static PyObject *tuple_of(const Py_ssize_t *numbers, int count)
     return tuple;
 }
 
-/* The address of a tensor that was just created. */
-static void *address_of(PyObject *object)
+/* The address of a tensor that was just created, NULL if it is not on that
+ * device. */
+static void *address_of(PyObject *object, int device)
 {
     dl_tensor dl;
-    if (exchange)
-        return exchange->read(object, &dl) ? NULL : dl.data;
+    if (exchange) {
+        if (exchange->read(object, &dl) ||
+            (device >= 0 && dl.device.number != device))
+            return NULL;
+        return dl.data;
+    }
     PyObject *address = call_method(object, DATA_PTR);
     void *data = address ? PyLong_AsVoidPtr(address) : NULL;
     Py_XDECREF(address);
     return data;
 }
 
-/* An empty tensor of float32, or of the type of `like`, on its device. The
- * reference is new; NULL and an exception without memory. */
-static PyObject *empty_strided(const tensor *like, bool f32, int rank,
-                               const Py_ssize_t *sizes,
-                               const Py_ssize_t *strides)
+/* An empty tensor by torch.empty_strided. */
+static PyObject *empty_strided(const tensor *like, PyObject *dtype,
+                               PyObject *size, PyObject *stride)
 {
-    PyObject *size = tuple_of(sizes, rank), *stride = tuple_of(strides, rank);
-    PyObject *result = NULL, *args = NULL, *keywords = NULL, *device = NULL;
-    if (size && stride && (!f32 || !like->bfloat16)) {
-        result = PyObject_CallMethodObjArgs(
-            like->object, names[NEW_EMPTY_STRIDED], size, stride, NULL);
-    } else if (size && stride) {
-        device = PyObject_GetAttr(like->object, names[DEVICE]);
-        args = PyTuple_Pack(2, size, stride);
-        keywords = PyDict_New();
-        if (device && args && keywords &&
-            !PyDict_SetItem(keywords, names[DTYPE], torch[FLOAT32]) &&
-            !PyDict_SetItem(keywords, names[DEVICE], device))
-            result = PyObject_Call(torch[EMPTY_STRIDED], args, keywords);
-    }
+    PyObject *device = PyObject_GetAttr(like->object, names[DEVICE]);
+    PyObject *args = PyTuple_Pack(2, size, stride), *keywords = PyDict_New();
+    PyObject *result = NULL;
+    if (device && args && keywords &&
+        !PyDict_SetItem(keywords, names[DTYPE], dtype) &&
+        !PyDict_SetItem(keywords, names[DEVICE], device))
+        result = PyObject_Call(torch[EMPTY_STRIDED], args, keywords);
     Py_XDECREF(device);
     Py_XDECREF(args);
     Py_XDECREF(keywords);
+    return result;
+}
+
+/* An empty tensor of float32, or of the type of `like`, on its device, and its
+ * address. The reference is new; NULL and an exception without memory.
+ *
+ * The functions that compiled graphs allocate with take half the time of
+ * torch.empty_strided. The one for CUDA takes the current GPU, which may be
+ * another one than that of the tensors: then the result is dropped. */
+static PyObject *tensor_new(void **data, const tensor *like, bool f32, int rank,
+                            const Py_ssize_t *sizes, const Py_ssize_t *strides)
+{
+    PyObject *size = tuple_of(sizes, rank), *stride = tuple_of(strides, rank);
+    PyObject *dtype = torch[!f32 && like->bfloat16 ? BFLOAT16 : FLOAT32];
+    PyObject *fast = torch[like->device < 0 ? EMPTY_CPU : EMPTY_CUDA];
+    PyObject *result = NULL;
+    *data = NULL;
+    if (size && stride && exchange && fast != Py_None) {
+        result = PyObject_CallFunctionObjArgs(fast, size, stride, dtype, NULL);
+        *data = result ? address_of(result, like->device) : NULL;
+        if (result && !*data)
+            Py_CLEAR(result);
+    }
+    if (size && stride && !result && !PyErr_Occurred()) {
+        result = empty_strided(like, dtype, size, stride);
+        *data = result ? address_of(result, like->device) : NULL;
+        if (result && !*data)
+            Py_CLEAR(result);
+    }
     Py_XDECREF(size);
     Py_XDECREF(stride);
     return result;
@@ -501,19 +545,7 @@ static PyObject *result_new(const tensor_call *c, array *a, bool lse)
         sizes[rank] = (Py_ssize_t)a->dim;
         strides[rank++] = 1;
     }
-    bool like_q =
-        !lse && rank == c->q.rank && is_dense(&c->q) &&
-        memcmp(sizes, c->q.sizes, (size_t)rank * sizeof(*sizes)) == 0 &&
-        memcmp(strides, c->q.strides, (size_t)rank * sizeof(*strides)) == 0;
-    PyObject *result = like_q ? PyObject_CallFunctionObjArgs(torch[EMPTY_LIKE],
-                                                             c->q.object, NULL)
-                              : empty_strided(&c->q, lse, rank, sizes, strides);
-    a->data = result ? address_of(result) : NULL;
-    if (result && !a->data) {
-        Py_DECREF(result);
-        return NULL;
-    }
-    return result;
+    return tensor_new(&a->data, &c->q, lse, rank, sizes, strides);
 }
 
 /* out has the axes of q in the same order in memory as far as one call can
@@ -748,6 +780,65 @@ static PyObject *torch_forward(PyObject *self, PyObject *const *args,
     return pair;
 }
 
+/* Leave to autograd what the backward pass needs, in its context object, and
+ * return what forward() of a torch.autograd.Function returns. */
+static PyObject *context_fill(PyObject *ctx, PyObject *const *args,
+                              PyObject *out, PyObject *lse, bool return_lse)
+{
+    PyObject *done = PyObject_CallMethodObjArgs(
+        ctx, names[SAVE], args[0], args[1], args[2], out, lse, NULL);
+    Py_XDECREF(done);
+    // (mask, scale, packed, the mask that was given)
+    PyObject *call =
+        done ? PyTuple_Pack(4, args[3], args[4], Py_False, args[3]) : NULL;
+    int failed = !call || PyObject_SetAttr(ctx, names[CALL], call);
+    Py_XDECREF(call);
+    if (!failed && return_lse) {
+        done = PyObject_CallMethodObjArgs(ctx, names[MARK], lse, NULL);
+        Py_XDECREF(done);
+        if (done)
+            done = PyObject_CallMethodObjArgs(ctx, names[MATERIALIZE], Py_False,
+                                              NULL);
+        Py_XDECREF(done);
+        failed = !done;
+    }
+    if (failed)
+        return NULL;
+    if (return_lse)
+        return PyTuple_Pack(2, out, lse);
+    Py_INCREF(out);
+    return out;
+}
+
+/* torch_function_forward(ctx, q, k, v, mask, scale, return_lse): forward() of
+ * the torch.autograd.Function. Several masks and tensors that have to be copied
+ * are for bauta/torch.py. */
+static PyObject *torch_function_forward(PyObject *self, PyObject *const *args,
+                                        Py_ssize_t count)
+{
+    tensor_call c;
+    PyObject *out, *lse;
+    (void)self;
+    if (count != 7)
+        return raise_argument("%zd arguments, not 7", count);
+    int result = inputs_read(&c, args + 1, args[4], args[5], false)
+                     ? forward(&c, true, &out, &lse)
+                     : 0;
+    if (result < 0)
+        return NULL;
+    if (result == 0) {
+        PyErr_Clear();
+        return PyObject_CallFunctionObjArgs(torch[FORWARD], args[0], args[1],
+                                            args[2], args[3], args[4], args[5],
+                                            args[6], NULL);
+    }
+    PyObject *returned =
+        context_fill(args[0], args + 1, out, lse, args[6] == Py_True);
+    Py_DECREF(out);
+    Py_DECREF(lse);
+    return returned;
+}
+
 /* Whether nothing but autograd has to see a call: no mode, transform or
  * autocast. */
 static bool nothing_watches(void)
@@ -806,13 +897,8 @@ static PyObject *torch_attention(PyObject *self, PyObject *const *args,
 /* The gradient of a tensor, empty and of the same strides. */
 static PyObject *gradient_new(const tensor *of, array *to)
 {
-    PyObject *result =
-        PyObject_CallFunctionObjArgs(torch[EMPTY_LIKE], of->object, NULL);
     *to = of->array;
-    to->data = result ? address_of(result) : NULL;
-    if (result && !to->data)
-        Py_CLEAR(result);
-    return result;
+    return tensor_new(&to->data, of, false, of->rank, of->sizes, of->strides);
 }
 
 /* Whether the tensors of a backward pass are laid out as its forward pass made
@@ -880,6 +966,7 @@ PyMethodDef tensor_methods[] = {
     { "torch_setup", torch_setup, METH_VARARGS, NULL },
     { "torch_attention", FAST(torch_attention) },
     { "torch_forward", FAST(torch_forward) },
+    { "torch_function_forward", FAST(torch_function_forward) },
     { "torch_backward", FAST(torch_backward) },
     { NULL, NULL, 0, NULL },
 };
