@@ -61,6 +61,34 @@ static int run_new(settings *s, const train_args *args)
 
 /* ---- resuming ---------------------------------------------------------- */
 
+/* A run continues on its own device and in its own type, unless the arguments
+ * name others. The CPU has one type. */
+static void device_fit(device_options *d, const train_args *args)
+{
+    if (device_is_cpu(d) && !train_args_has(args, "--dtype"))
+        d->dtype = BAUTA_FLOAT32;
+}
+
+static const char *device_word(const device_options *d)
+{
+    return device_is_cpu(d) ? "the CPU" : "a GPU";
+}
+
+/* Say when the results will not be those of an uninterrupted run. */
+static void device_notice(const device_options *saved, const device_options *d)
+{
+    if (!d->name)
+        fprintf(stderr, "this run of an older version does not say what it "
+                        "was trained on; resuming on the CPU\n");
+    else if (saved->name && (device_is_cpu(saved) != device_is_cpu(d) ||
+                             saved->dtype != d->dtype))
+        fprintf(stderr,
+                "this run was trained on %s in %s; on %s in %s it is not "
+                "bit-identical to an uninterrupted one\n",
+                device_word(saved), device_dtypes[saved->dtype], device_word(d),
+                device_dtypes[d->dtype]);
+}
+
 /* Settings come from the notes of the checkpoint, then from the arguments. */
 static int resume_from(run_folder *f, const train_args *args,
                        const char *checkpoint, bool *damaged)
@@ -69,12 +97,16 @@ static int resume_from(run_folder *f, const train_args *args,
     train_job job = { 0 };
     json_t *notes = NULL;
     int failed = notes_read(&s, &notes, checkpoint, damaged);
+    const device_options saved = s.device;
     if (!failed)
         failed = train_args_apply(args, &s);
     if (!failed)
         failed = notes_compare(json_object_get(notes, "settings"), args, &s);
+    device_fit(&s.device, args);
     if (!failed)
         failed = settings_check(&s);
+    if (!failed && !s.dry_run && !s.compare && ranks_first())
+        device_notice(&saved, &s.device);
     if (!failed) {
         failed = train_job_open(&job, &s, args, checkpoint);
         *damaged = job.damaged;

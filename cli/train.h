@@ -69,7 +69,7 @@ typedef struct train_option {
 enum {
     TRAIN_PATH = 1,      /* strings that are file names */
     TRAIN_TRANSIENT = 2, /* applies to one call: not saved with the run */
-    TRAIN_NEWER = 4      /* not in runs of version 0.1 */
+    TRAIN_NEWER = 4      /* not in every older run */
 };
 
 extern const train_option train_options[];

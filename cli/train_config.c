@@ -65,6 +65,16 @@ static bool on_command_line(const reader *r, const char *name)
     return false;
 }
 
+/* Whether the command line chooses the CPU, which has one type. */
+static bool cpu_on_command_line(const reader *r)
+{
+    bool cpu = false;
+    for (size_t i = 0; i < r->typed; i++)
+        if (strcmp(r->args->at[i].option->name, "--device") == 0)
+            cpu = strcmp(r->args->at[i].value, "cpu") == 0;
+    return cpu;
+}
+
 /* Whether the command line replaces an option of the file. */
 static bool replaced(const reader *r, const char *name)
 {
@@ -81,6 +91,8 @@ static bool replaced(const reader *r, const char *name)
         return true;
     // --from has its own tokenizer.
     if (strcmp(name, "--tokenizer") == 0 && on_command_line(r, "--from"))
+        return true;
+    if (strcmp(name, "--dtype") == 0 && cpu_on_command_line(r))
         return true;
     return on_command_line(r, name);
 }

@@ -401,6 +401,11 @@ int train_job_open(train_job *job, settings *s, const train_args *args,
         return cli_usage(VERB, "standard input cannot be read by %zu ranks",
                          ranks_count());
     int failed = ranks_context(&job->context, VERB, &s->device);
+    if (failed && checkpoint && !device_is_cpu(&s->device) && ranks_first() &&
+        !train_args_has(args, "--device"))
+        fprintf(stderr,
+                "the run was trained on that device; '--device cpu' continues "
+                "on the CPU, with other bits\n");
     if (!failed)
         failed = s->series.count ? train_series_open(job, s, checkpoint)
                                  : tokenizer_open(job, s, checkpoint);

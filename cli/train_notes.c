@@ -69,6 +69,8 @@ json_t *settings_json(const settings *s)
         if (!(train_options[i].attributes & TRAIN_TRANSIENT))
             json_object_set_new(all, option_key(&train_options[i]),
                                 option_json(&train_options[i], &copy));
+    if (!s->device.name)
+        json_object_set_new(all, "device", json_string("cpu"));
     if (s->tokenizer && !tokenizer_is_trained(s->tokenizer))
         json_object_set_new(all, "tokenizer", path_json(s->tokenizer));
     json_object_set_new(all, "files", strings_json(&s->files, true));

@@ -278,7 +278,7 @@ static void a_run_folder_loads_as_its_model(void **state)
     training_case_init(&l, &training_cases[0], NULL);
     float *number = store_weights(l.model->store);
     for (int i = 1; i <= 3; i++) {
-        char name[16];
+        char name[24];
         snprintf(name, sizeof(name), "step-%d", 8 + i);
         *number = (float)i;
         save(&l, temp_folder_path(&s, name));

@@ -27,6 +27,23 @@
 #endif
 #endif
 
+/* The distance of the allocations that fail in turn and of the models that are
+ * trained by one thread, in tests that take long: the thread sanitizer looks
+ * for races, and the other builds have them all. */
+enum {
+#if defined(__SANITIZE_THREAD__)
+    TEST_STRIDE = 8
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+    TEST_STRIDE = 8
+#else
+    TEST_STRIDE = 1
+#endif
+#else
+    TEST_STRIDE = 1
+#endif
+};
+
 /* A stream of random numbers: Philox under the seed, counted upwards. */
 typedef struct test_random {
     uint32_t key[2], counter[4], words[4];

@@ -203,10 +203,8 @@ one_way() { # NAME COMMAND...
     fi
 }
 
-# The device is not saved with a run.
-resume() { # RANKS
-    timeout -k 5 60 "$bauta" train --resume run --ranks "$1" \
-        --device "$device" --dtype "$dtype"
+resume() { # RANKS: on the device of the run
+    timeout -k 5 60 "$bauta" train --resume run --ranks "$1"
 }
 
 # 4 ranks to step 5, 1 to step 10, 2 to the end.

@@ -9,8 +9,9 @@
 #
 # The first seed is BAUTA_SEED, or the time. Stops at the first failure and
 # says which seed repeats it. Before the first, hostile files are read at the
-# size that SECURITY.md allows. MINUTES are for the seeds; the faults take as
-# long as they take, about half an hour on two cores.
+# size that SECURITY.md allows, and recorded digests are compared with all
+# numbers of threads on every instruction set. MINUTES are for the seeds; the
+# faults take as long as they take, about half an hour on two cores.
 set -eu
 
 build=$1
@@ -21,10 +22,11 @@ first=$seed
 log=$build/soak.log
 export BAUTA_CASES="${BAUTA_CASES:-1000000}" # of the sampler, in each round
 
-if ! BAUTA_LIMITS=whole ctest --test-dir "$build" --tests-regex '^test_limits$' \
+if ! BAUTA_LIMITS=whole BAUTA_DIGESTS=whole ctest --test-dir "$build" \
+    --tests-regex '^test_(limits|bit_digests)$' --parallel "$jobs" \
     --output-on-failure --no-tests=error >"$log" 2>&1; then
     cat "$log"
-    echo "Failed; BAUTA_LIMITS=whole repeats it." >&2
+    echo "Failed; BAUTA_LIMITS=whole BAUTA_DIGESTS=whole repeats it." >&2
     exit 1
 fi
 while :; do

@@ -22,7 +22,7 @@ bauta_status bt_file_kind_explain(bauta_status status, const char *path,
 /* The first names in a folder and the number of others, for error messages:
  * "a.gguf, b.txt and 3 more". */
 typedef struct bt_name_list {
-    char text[240];
+    char text[256];
 } bt_name_list;
 bt_name_list bt_file_kind_list_folder(const char *path);
 

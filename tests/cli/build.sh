@@ -7,7 +7,7 @@
 # the code of the small ones, many times slower. By hand, `make test SANITIZE=1`
 # has them all.
 #
-#   build.sh SOURCE clang|address|thread
+#   build.sh SOURCE clang|address|thread JOBS
 set -eu
 # This runs inside a `make test`, whose settings must not affect the inner one.
 unset CI CC BUILD EXCLUDE SANITIZE WERROR MAKEFLAGS MFLAGS MAKELEVEL MAKEOVERRIDES
@@ -19,8 +19,8 @@ exclude="lint|once"
 [ "$2" != thread ] || exclude="$exclude|cli"
 [ "$2" = clang ] || export BAUTA_DATA=/nonexistent
 case $2 in
-clang) set -- "$1" CC=clang ;;
-address) set -- "$1" SANITIZE=1 ;;
-thread) set -- "$1" SANITIZE=thread ;;
+clang) how=CC=clang ;;
+address) how=SANITIZE=1 ;;
+thread) how=SANITIZE=thread ;;
 esac
-exec make -C "$1" test WERROR=ON EXCLUDE="$exclude" "$2"
+exec make -C "$1" test WERROR=ON EXCLUDE="$exclude" JOBS="$3" "$how"

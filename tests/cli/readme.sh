@@ -3,7 +3,7 @@
 # readme.sh - the commands and the C programs of the README, top to bottom.
 #
 #   readme.sh SOURCE BUILD CC MODELS
-#   readme.sh SOURCE clone CC MODELS
+#   readme.sh SOURCE clone CC MODELS JOBS
 #
 # Commands are the lines that start with "$ ", and text in backquotes that starts
 # with "bauta " or "build/bauta " and is more than a verb. They run in a temporary
@@ -26,7 +26,7 @@ if [ "$build" = clone ]; then
     build=$source/build
     # The kernels of GPUs take minutes, and another build has compiled them.
     cmake -S "$source" -B "$build" -DBAUTA_CUDA=OFF >/dev/null
-    make -C "$source" >"$work/out" 2>&1 || {
+    make -C "$source" JOBS="$5" >"$work/out" 2>&1 || {
         cat "$work/out"
         exit 1
     }

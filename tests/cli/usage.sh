@@ -144,17 +144,20 @@ with_model gpu
 refused "--compare-modes compares gradients on the CPU only" train text \
     --preset gpt2-tiny --tokenizer chars --compare-modes --device cuda
 
-# A run stores neither device nor type, and --resume chooses them anew.
+# A run stores its device and its type, and --resume uses them again.
 runs 0 train --resume run --steps 4 --threads 1
 for options in "" "--device cpu --dtype float32"; do
     rm -rf first
     # shellcheck disable=SC2086
     runs 0 train text --preset gpt2-tiny $small --tokenizer chars \
         --batch-size 2 --steps 2 --out first $options
-    ! grep -qE '"(device|dtype)"' first/options.json first/last/trainer.json ||
-        fail "a run stores its device"
+    grep -q '"device": "cpu"' first/options.json ||
+        fail "a run does not store its device"
+    grep -q '"dtype": "float32"' first/options.json ||
+        fail "a run does not store its type"
     # shellcheck disable=SC2086
     runs 0 train --resume first --steps 4 --threads 1 $options
+    ! grep -q "bit-identical\|does not say" stderr || fail "a needless notice"
     cmp -s first/last/model.safetensors run/last/model.safetensors ||
         fail "train $options: other weights"
 done
@@ -165,6 +168,38 @@ runs "$without_gpu" train --resume first --steps 5 --device cuda
 [ "$without_gpu" = 0 ] || says stderr "--device cuda: "
 runs 0 train --resume first --steps 6 --threads 1
 [ "$(readlink first/last)" = step-00000006 ] || fail "not resumed"
+# Where the device is not there, --resume says so; the CPU must be asked for.
+noted() { # EDIT: of the notes of a copy of the run, under a new seal
+    rm -rf noted
+    cp -R run noted
+    sed -i "$1" noted/last/trainer.json
+    runs 1 train --resume noted --from-step 4
+    seal=$(sed -n 's/.*but its contents have \([0-9a-f]*\).*/\1/p' stderr)
+    sed -i "s/\"seal\": \".*\"/\"seal\": \"$seal\"/" noted/last/trainer.json
+}
+noted 's/"device": "cpu"/"device": "cuda:4095"/
+    s/"dtype": "float32"/"dtype": "bfloat16"/'
+runs 1 train --resume noted --steps 6 --threads 1
+says stderr "--device cuda:4095: "
+says stderr "'--device cpu' continues"
+runs 1 train --resume noted --steps 6 --threads 1 --ranks 2
+[ "$(grep -c "'--device cpu' continues" stderr)" = 1 ] ||
+    fail "not said by one rank"
+refused "--dtype bfloat16 needs a GPU" train --resume noted --steps 6 \
+    --device cpu --dtype bfloat16
+runs 0 train --resume noted --steps 6 --threads 1 --device cpu
+says stderr "trained on a GPU in bfloat16; on the CPU in float32"
+grep -q '"device": "cpu"' noted/last/trainer.json ||
+    fail "the device of the resumed run is not saved"
+cp noted/last/model.safetensors moved
+# A run without a device is an older one.
+noted '/"device":/d
+    /"dtype":/d'
+runs 0 train --resume noted --steps 6 --threads 1
+says stderr "does not say what it was trained on; resuming on the CPU"
+cmp -s noted/last/model.safetensors moved || fail "other weights"
+runs 0 train --resume noted --steps 7 --threads 1
+! grep -q "does not say" stderr || fail "the device was not saved then"
 # A file of options may have them; the command line has precedence.
 printf '{"device": "tpu"}\n' >device.json
 # shellcheck disable=SC2086
@@ -173,6 +208,12 @@ refused "--device is 'tpu', not cpu" train text --config device.json \
 # shellcheck disable=SC2086
 runs 0 train text --config device.json --preset gpt2-tiny $small \
     --tokenizer chars --steps 1 --out new --device cpu
+rm -rf new
+printf '{"device": "cuda", "dtype": "bfloat16"}\n' >device.json
+# shellcheck disable=SC2086
+runs 0 train text --config device.json --preset gpt2-tiny $small \
+    --tokenizer chars --steps 1 --out new --device cpu
+grep -q '"dtype": "float32"' new/options.json || fail "another type"
 rm -rf new
 
 # ---- typos -------------------------------------------------------------------
