@@ -102,6 +102,8 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
             parity ^= 1;
         }
     }
+    // Not before: weights of the kernels that follow would delay these.
+    launch_dependents();
 }
 
 /* Where lane and warp keep the element x of a chunk's sum. */
@@ -280,7 +282,6 @@ __global__ void __launch_bounds__(USERS + 32)
             prefetch(t.end.bias + column);
     }
     __syncthreads();
-    launch_dependents();
     if (threadIdx.x >= USERS) {
         int steps = min(end * t.chunk_steps, t.steps) - first;
         if (threadIdx.x == USERS)
