@@ -3,8 +3,8 @@
  *
  *     gemm_few_gpu [few] [chain]
  *
- * few: single products of the shapes of GPT-2 124M and of a Llama of 1B, in
- * graphs of products with matrices that together do not fit the L2.
+ * few: single products of the shapes of GPT-2 124M and of Llamas of 1B and 8B,
+ * in graphs of products with matrices that together do not fit the L2.
  * Microseconds of a product as it is chosen, by tiles of 64 rows of weights
  * with a ring of stages, and by narrow tiles of 32 and 64.
  *
@@ -144,12 +144,14 @@ static const size_t row_counts[] = { 1, 8, 32 };
 static const struct weights_shape {
     size_t outputs, inputs;
     bt_gemm_form form; /* as the model's files have them */
-} shapes[] = { { 2304, 768, BT_GEMM_NN },  { 768, 768, BT_GEMM_NN },
-               { 3072, 768, BT_GEMM_NN },  { 768, 3072, BT_GEMM_NN },
-               { 2304, 768, BT_GEMM_NT },  { 768, 3072, BT_GEMM_NT },
-               { 50257, 768, BT_GEMM_NT }, { 3072, 2048, BT_GEMM_NT },
-               { 2048, 2048, BT_GEMM_NT }, { 16384, 2048, BT_GEMM_NT },
-               { 2048, 8192, BT_GEMM_NT }, { 128256, 2048, BT_GEMM_NT } };
+} shapes[] = { { 2304, 768, BT_GEMM_NN },   { 768, 768, BT_GEMM_NN },
+               { 3072, 768, BT_GEMM_NN },   { 768, 3072, BT_GEMM_NN },
+               { 2304, 768, BT_GEMM_NT },   { 768, 3072, BT_GEMM_NT },
+               { 50257, 768, BT_GEMM_NT },  { 3072, 2048, BT_GEMM_NT },
+               { 2048, 2048, BT_GEMM_NT },  { 16384, 2048, BT_GEMM_NT },
+               { 2048, 8192, BT_GEMM_NT },  { 128256, 2048, BT_GEMM_NT },
+               { 6144, 4096, BT_GEMM_NT },  { 4096, 4096, BT_GEMM_NT },
+               { 28672, 4096, BT_GEMM_NT }, { 4096, 14336, BT_GEMM_NT } };
 
 enum { FEW_BYTES = 1200 << 20 };
 
@@ -225,6 +227,12 @@ static const chain_model models[] = {
       false,
       { 3072, 2048, 16384, 2048 },
       { 2048, 2048, 2048, 8192 } },
+    { "Llama 8B",
+      5,
+      BT_GEMM_NT,
+      false,
+      { 6144, 4096, 28672, 4096 },
+      { 4096, 4096, 4096, 14336 } },
 };
 
 /* Microseconds of a layer without the product `without`; -1: with all. */
@@ -287,10 +295,10 @@ int main(int argc, char **argv)
     need(cudaEventCreate(&start) || cudaEventCreate(&stop) ||
              cudaStreamCreate(&stream),
          "events");
-    uint16_t *x = random_tensor((size_t)64 * 16384);
-    uint16_t *y = random_tensor((size_t)64 * 16384);
+    uint16_t *x = random_tensor((size_t)64 * 28672);
+    uint16_t *y = random_tensor((size_t)64 * 28672);
     uint16_t *out = random_tensor((size_t)64 * 128256);
-    // All layers of the larger model, or the matrices of `few`.
+    // All layers of a chain, or the matrices of `few`.
     uint16_t *w = random_tensor((size_t)FEW_BYTES);
     for (int i = 1; i < count; i++) {
         const char *what = argc > 1 ? argv[i] : all[i];

@@ -8,17 +8,21 @@
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
  * first two steps are not counted. Generation is greedy, after a prompt of 16
- * tokens, for one sequence and for a batch. --profile waits for every operation
- * and prints how long each took in all, by its kind, the width of its result
- * and, for products, the number of terms (of dW: its rows). --shares prints by
- * how much a step of generation is shorter without the operations of each kind:
- * what they take in their places. --graphs 0 queues every kernel of a step by
- * itself, and --ahead 0 no step before the tokens of the one before are known.
- * --folder loads a model (bench/make_llama.py makes some of 1 and 8 billion
- * parameters) and generates; only with --steps it is trained, too. */
+ * tokens, for one sequence and for a batch, with a digest of all tokens and
+ * log-probabilities, which no change of speed may change. --profile waits for
+ * every operation and prints how long each took in all, by its kind, the width
+ * of its result and, for products, the number of terms (of dW: its rows).
+ * --shares prints by how much a step of generation is shorter without the
+ * operations of each kind: what they take in their places. --graphs 0 queues
+ * every kernel of a step by itself, and --ahead 0 no step before the tokens of
+ * the one before are known. --folder loads a model (bench/make_llama.py makes
+ * some of 1 and 8 billion parameters) and generates; only with --steps it is
+ * trained, too. */
 #include "backend/cuda/stream.h"
+#include "base/hash.h"
 #include "runtime/context.h"
 
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -359,8 +363,19 @@ static void generate(bauta_context *context, const bauta_model *model,
            seconds / (double)(steps - 4) * 1e6,
            watch.waited / (double)(steps - 4) * 1e6);
     print_counts(context, &counts);
-    for (bauta_result *r; (r = bauta_generator_take(generator));)
+    uint64_t digest = 0;
+    for (bauta_result *r; (r = bauta_generator_take(generator));) {
+        for (size_t i = 0; i < r->count; i++) {
+            const bauta_hypothesis *h = r->hypotheses[i];
+            digest = bt_hash((const char *)h->tokens,
+                             h->count * sizeof(*h->tokens), digest);
+            if (h->logprobs)
+                digest = bt_hash((const char *)h->logprobs,
+                                 h->count * sizeof(*h->logprobs), digest);
+        }
         bauta_result_free(r);
+    }
+    printf("  digest %016" PRIx64 "\n", digest);
     bauta_generator_free(generator);
 }
 

@@ -3,16 +3,31 @@
 #include "model/init_weights.h"
 
 #include "base/philox.h"
+#include "base/thread_pool.h"
 
 #include <math.h>
 #include <string.h>
 
+enum {
+    TASK_VALUES = 1 << 16,        /* of a tensor that one task computes; even */
+    PARALLEL_PARAMETERS = 1 << 22 /* of a model, from which threads pay */
+};
+
 typedef struct initializer {
     const bt_model *model;
+    bt_thread_pool *pool; /* or NULL */
     uint64_t seed;
     uint32_t index; /* of the tensor */
     double range;   /* standard deviation from the config */
 } initializer;
+
+/* A tensor being filled. */
+typedef struct init_job {
+    const initializer *in;
+    float *to;
+    size_t count;
+    double spread; /* the standard deviation, or the bound */
+} init_job;
 
 /* Two numbers in (0, 1), for elements 2 * pair and 2 * pair + 1. */
 static void uniform_two(double u[2], const initializer *in, size_t pair)
@@ -28,31 +43,55 @@ static void uniform_two(double u[2], const initializer *in, size_t pair)
     }
 }
 
+static size_t task_end(const init_job *job, size_t task)
+{
+    size_t end = (task + 1) * TASK_VALUES;
+    return end < job->count ? end : job->count;
+}
+
+static void task_normal(void *user, size_t task, int thread)
+{
+    const init_job *job = user;
+    (void)thread;
+    for (size_t i = task * TASK_VALUES; i < task_end(job, task); i += 2) {
+        double u[2];
+        uniform_two(u, job->in, i / 2);
+        double radius = job->spread * sqrt(-2.0 * log(u[0]));
+        double angle = 2.0 * 3.14159265358979323846 * u[1];
+        job->to[i] = (float)(radius * cos(angle));
+        if (i + 1 < job->count)
+            job->to[i + 1] = (float)(radius * sin(angle));
+    }
+}
+
+static void task_uniform(void *user, size_t task, int thread)
+{
+    const init_job *job = user;
+    (void)thread;
+    for (size_t i = task * TASK_VALUES; i < task_end(job, task); i += 2) {
+        double u[2];
+        uniform_two(u, job->in, i / 2);
+        for (size_t j = 0; j < 2 && i + j < job->count; j++)
+            job->to[i + j] = (float)(job->spread * (2.0 * u[j] - 1.0));
+    }
+}
+
+static void fill(const initializer *in, bt_tensor *t, bt_task_fn *run,
+                 double spread)
+{
+    init_job job = { in, bt_tensor_host(t), t->rows * t->columns, spread };
+    bt_parallel_for(in->pool, (job.count + TASK_VALUES - 1) / TASK_VALUES, run,
+                    &job);
+}
+
 static void fill_normal(const initializer *in, bt_tensor *t, double deviation)
 {
-    size_t count = t->rows * t->columns;
-    float *to = bt_tensor_host(t);
-    for (size_t i = 0; i < count; i += 2) {
-        double u[2];
-        uniform_two(u, in, i / 2);
-        double radius = deviation * sqrt(-2.0 * log(u[0]));
-        double angle = 2.0 * 3.14159265358979323846 * u[1];
-        to[i] = (float)(radius * cos(angle));
-        if (i + 1 < count)
-            to[i + 1] = (float)(radius * sin(angle));
-    }
+    fill(in, t, task_normal, deviation);
 }
 
 static void fill_uniform(const initializer *in, bt_tensor *t, double bound)
 {
-    size_t count = t->rows * t->columns;
-    float *to = bt_tensor_host(t);
-    for (size_t i = 0; i < count; i += 2) {
-        double u[2];
-        uniform_two(u, in, i / 2);
-        for (size_t j = 0; j < 2 && i + j < count; j++)
-            to[i + j] = (float)(bound * (2.0 * u[j] - 1.0));
-    }
+    fill(in, t, task_uniform, bound);
 }
 
 /* ---- roles ------------------------------------------------------------- */
@@ -120,5 +159,9 @@ void bt_init_weights(bt_model_store *store, uint64_t seed)
     double range = bt_config_reader_number_or(store->reader, "init_std", 0.02);
     in.range =
         bt_config_reader_number_or(store->reader, "initializer_range", range);
+    // Without a pool it takes longer, and that is all.
+    if (store->parameters >= PARALLEL_PARAMETERS)
+        (void)bt_thread_pool_create(&in.pool, bt_threads_available(), NULL);
     bt_model_store_visit(store, &(bt_tensor_visitor){ init_name, &in });
+    bt_thread_pool_free(in.pool);
 }

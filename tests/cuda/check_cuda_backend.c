@@ -18,7 +18,7 @@
 
 /* ---- A case -------------------------------------------------------------- */
 
-enum { BUFFERS_MOST = 256, RESULTS_MOST = 8 };
+enum { BUFFERS_MOST = 256, RESULTS_MOST = 16 };
 
 /* What an operation gave, as float32. */
 typedef struct result {
@@ -1128,6 +1128,120 @@ static void check_add_norm(bool low)
     }
 }
 
+/* ---- Held operations ------------------------------------------------------
+ */
+
+/* A sublayer of a decoder as a step queues it: a product, the norm of the sum
+ * of its result and a residual, two layers side by side, a gated activation of
+ * theirs, another product. `between` is where another operation comes in
+ * between: after so many of them. */
+enum { HELD_WIDTH = 1792, HELD_FFN = 896, HELD_TENSORS = 7 };
+
+typedef struct held_chain {
+    bt_tensor *x, *out, *residual, *gain, *up, *down; /* weights and inputs */
+    bt_tensor *to[HELD_TENSORS]; /* product, sum, y, both layers, gated, last,
+                                  * and what comes in between */
+    bt_tensor *mean, *scale;
+    bool in_place; /* the sum overwrites the residual */
+    bool swapped;  /* the first product is the norm's residual */
+} held_chain;
+
+static void held_between(side *s, const held_chain *c, bool now)
+{
+    if (now)
+        RUN(s, add, .a = c->x, .b = c->x, .y = c->to[6]);
+}
+
+static void held_run(side *s, const held_chain *c, int between)
+{
+    bt_linear_layer first = { c->out, NULL, c->to[0] }, layers[2];
+    bt_tensor w[2], y[2];
+    RUN(s, linear, .x = c->x, .count = 1, .layers = &first);
+    held_between(s, c, between == 1);
+    RUN(s, norm, .kind = BT_NORM_RMS, .epsilon = 1e-5f, .heads = 1,
+        .x = c->swapped ? c->residual : c->to[0], .gain = c->gain,
+        .y = c->to[2], .mean = c->mean, .scale = c->scale,
+        .residual = c->swapped ? c->to[0] : c->residual,
+        .sum = c->in_place ? c->residual : c->to[1]);
+    held_between(s, c, between == 2);
+    for (size_t i = 0; i < 2; i++) {
+        w[i] = *c->up;
+        w[i].rows = HELD_FFN;
+        w[i].offset += i * HELD_FFN * c->up->stride;
+        y[i] = *c->to[3];
+        y[i].columns = HELD_FFN;
+        y[i].offset += i * HELD_FFN;
+        layers[i] = (bt_linear_layer){ &w[i], NULL, &y[i] };
+    }
+    RUN(s, linear, .x = c->to[2], .count = 2, .layers = layers);
+    held_between(s, c, between == 3);
+    RUN(s, act, .act = BT_ACT_SILU, .x = &y[1], .up = &y[0], .y = c->to[4]);
+    held_between(s, c, between == 4);
+    bt_linear_layer last = { c->down, NULL, c->to[5] };
+    RUN(s, linear, .x = c->to[4], .count = 1, .layers = &last);
+}
+
+/* In a step, where operations are held and carried out by others, results are
+ * those of one operation after the other. */
+static void check_held(void)
+{
+    static const size_t some_rows[] = { 1, 3, 8, 9, 32, 64, 65 };
+    static const char *const names[] = {
+        "the first product", "sum",   "y",
+        "both layers",       "gated", "the last product"
+    };
+    const side empty = { .stream = cuda,
+                         .dtype = BAUTA_BFLOAT16,
+                         .rounds = true,
+                         .count = SIZE_MAX };
+    static side s, weights;
+    weights = empty;
+    const held_chain given = {
+        .out = input(&weights, HELD_WIDTH, HELD_WIDTH, 0.05f),
+        .gain = input(&weights, 1, HELD_WIDTH, 1.0f),
+        .up = input(&weights, 2 * HELD_FFN, HELD_WIDTH, 0.05f),
+        .down = input(&weights, HELD_WIDTH, HELD_FFN, 0.05f)
+    };
+    for (size_t i = 0; i < BT_LEN(some_rows) * 10; i++) {
+        s = empty;
+        size_t rows = some_rows[i / 10];
+        int between = (int)(i % 5);
+        held_chain c[2] = { given, given };
+        c[0].x = c[1].x = input(&s, rows, HELD_WIDTH, 1.0f);
+        c[0].in_place = c[1].in_place = i % 10 >= 5;
+        c[0].swapped = c[1].swapped = below(2);
+        test_random at = random_stream;
+        for (int j = 0; j < 2; j++) {
+            static const size_t widths[] = { HELD_WIDTH, HELD_WIDTH,
+                                             HELD_WIDTH, 2 * HELD_FFN,
+                                             HELD_FFN,   HELD_WIDTH,
+                                             HELD_WIDTH };
+            random_stream = at; // the same residual
+            c[j].residual = input(&s, rows, HELD_WIDTH, 3.0f);
+            for (int t = 0; t < HELD_TENSORS; t++)
+                c[j].to[t] = place(&s, s.dtype, rows, widths[t], 0, NULL);
+            c[j].mean = floats(&s, BAUTA_FLOAT32, rows, 1, 0, NULL);
+            c[j].scale = floats(&s, BAUTA_FLOAT32, rows, 1, 0, NULL);
+        }
+        held_run(&s, &c[0], between);
+        cuda->backend->step_begin(cuda, 1000 + i);
+        held_run(&s, &c[1], between);
+        MUST(cuda->backend->step_end(cuda, err));
+        for (int t = 0; t < 6; t++) {
+            for (int j = 0; j < 2; j++)
+                keep(&s, names[t],
+                     t == 1 && c[j].in_place ? c[j].residual : c[j].to[t],
+                     true);
+            expect_same(&s, "held operations");
+        }
+        for (int j = 0; j < 2; j++)
+            keep(&s, "scale", c[j].scale, true);
+        expect_same(&s, "held operations");
+        side_clear(&s);
+    }
+    side_clear(&weights);
+}
+
 /* ---- Strides ------------------------------------------------------------- */
 
 /* Columns of a matrix as a tensor. */
@@ -1308,6 +1422,7 @@ int main(int argc, char **argv)
         check_linear_act(low);
         check_add_norm(low);
     }
+    check_held();
     for (size_t round = 0; round < (quick ? 1 : 3); round++)
         for (size_t i = 0; i < BT_LEN(cases); i++)
             for (int low = 0; low < 2; low++)

@@ -576,6 +576,128 @@ static void random_taken(int count)
     }
 }
 
+/* ---- ends ------------------------------------------------------------------
+ */
+
+/* Bytes of the device that some operations write, one tensor after the other,
+ * and what they are to be. */
+typedef struct written {
+    const void *at[8];
+    size_t bytes[8], count;
+    uint8_t *want[8];
+} written;
+
+static void written_add(written *w, const void *at, size_t bytes)
+{
+    w->at[w->count] = at;
+    w->bytes[w->count++] = bytes;
+}
+
+static void written_clear(const written *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        need_cuda(cudaMemset((void *)(uintptr_t)w->at[i], 0x55, w->bytes[i]),
+                  "cudaMemset");
+}
+
+static uint8_t *written_read(const written *w, size_t i)
+{
+    uint8_t *got = malloc(w->bytes[i]);
+    need_cuda(cudaDeviceSynchronize(), "a product");
+    need_cuda(cudaMemcpy(got, w->at[i], w->bytes[i], cudaMemcpyDeviceToHost),
+              "cudaMemcpy");
+    return got;
+}
+
+static void written_keep(written *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        w->want[i] = written_read(w, i);
+}
+
+static void written_check(const written *w, const problem *q,
+                          const bt_gemm_choice *c, const char *what)
+{
+    for (size_t i = 0; i < w->count; i++) {
+        uint8_t *got = written_read(w, i);
+        char text[200];
+        checks++;
+        if (memcmp(got, w->want[i], w->bytes[i])) {
+            describe(text, sizeof(text), q, c);
+            FAIL("%s, %s: tensor %zu differs", text, what, i);
+        }
+        free(got);
+    }
+}
+
+static void written_release(written *w)
+{
+    for (size_t i = 0; i < w->count; i++)
+        free(w->want[i]);
+}
+
+/* A product of bfloat16 results without an end but, at times, a bias. */
+static void make_plain(problem *q, bt_gemm_form form, size_t m, size_t n,
+                       size_t k)
+{
+    make(q, form, m, n, k, true);
+    q->p.out_f32 = false;
+    q->out_bytes = m * q->p.ldo * 2;
+    q->p.b_ready = below(2);
+    if (below(2)) {
+        uint16_t *device;
+        q->bias = random_matrix(&device, 1, n, 4.0f);
+        q->p.bias = device;
+    }
+}
+
+static const size_t few_rows[] = { 1, 2, 7, 8, 9, 16, 17, 32, 33, 64 };
+
+/* A product that ends with a gated activation has the bits of the two. */
+static void random_gates(int count)
+{
+    static const size_t inputs[] = { 64, 200, 1024, 2048, 3000, 8192 };
+    for (int i = 0; i < count; i++) {
+        problem q;
+        written w = { .count = 0 };
+        bauta_error err = { 0 };
+        size_t m = few_rows[(size_t)i % BT_LEN(few_rows)];
+        size_t half = 32 * (1 + below(40)), ld_y = some_stride(half);
+        make_plain(&q, BT_GEMM_NT, m, 2 * half, inputs[below(BT_LEN(inputs))]);
+        const uint16_t *out = q.p.out;
+        uint16_t *y = random_device(m, ld_y, 1.0f);
+        bool first = below(2);
+        bt_cuda_act_args gate = { .act = (bt_act)below(4),
+                                  .dtype = BAUTA_BFLOAT16,
+                                  .rows = m,
+                                  .columns = half,
+                                  .x = { out + (first ? 0 : half), q.p.ldo },
+                                  .by = { out + (first ? half : 0), q.p.ldo },
+                                  .y = { y, ld_y } };
+        written_add(&w, out, q.out_bytes);
+        written_add(&w, y, m * ld_y * 2);
+        written_clear(&w);
+        need(bt_cuda_gemm_reference(&q.p, NULL, &err), &err);
+        need(bt_cuda_act(&gate, NULL, &err), &err);
+        written_keep(&w);
+        q.p.end_gate = &gate;
+        checks++;
+        if (!bt_cuda_gemm_ends(&q.p))
+            FAIL("%zu x %zu x %zu does not end with a gate", m, q.p.n, q.p.k);
+        for (int blocks = 0; blocks <= 8; blocks = blocks ? 2 * blocks : 1) {
+            bt_gemm_choice c = { .small = true, .blocks = blocks };
+            if (!blocks)
+                bt_gemm_choose(&c, &q.p, 0, multiprocessors);
+            written_clear(&w);
+            need(bt_cuda_gemm_by(&c, &q.p, NULL, 0, NULL, &err), &err);
+            written_check(&w, &q, &c, "with a gate");
+        }
+        written_release(&w);
+        cudaFree(y);
+        unmake(&q);
+    }
+}
+
 /* Rows of a batch are as each alone, in whatever batch. */
 static void rows_alone(size_t m, size_t n, size_t k)
 {
@@ -696,6 +818,7 @@ int main(int argc, char **argv)
     random_small(quick ? 6 : 60);
     random_few(quick ? 9 : 54);
     random_taken(quick ? 18 : 180);
+    random_gates(quick ? 10 : 60);
     not_finite(70, 90, 700);
     not_finite(20, 90, 1300);
     if (!quick) {

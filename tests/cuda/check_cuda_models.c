@@ -371,7 +371,9 @@ static void train(const subject *s, double *losses, size_t steps)
     bauta_error err = { 0 };
     bauta_optimizer *optimizer = NULL;
     bauta_optimizer_options options = BAUTA_OPTIMIZER_OPTIONS_INIT;
-    options.learning_rate = 1e-3;
+    // Wide models take smaller steps.
+    bool wide = bauta_model_parameter_count(s->model) > 1000000;
+    options.learning_rate = wide ? 1e-5 : 1e-3;
     need(bauta_optimizer_create(&optimizer, s->context, s->model, &options,
                                 &err),
          &err);

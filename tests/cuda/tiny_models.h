@@ -45,6 +45,13 @@ static const struct {
               "\"n_layer\": 2, \"vocab_size\": 301, \"n_positions\": 128, "
               "\"initializer_range\": 0.1}" },
     { "llama", "{" LLAMA "\"model_type\": \"llama\"}" },
+    // Wide enough for products that end with sums and gates.
+    { "llama_wide", "{\"model_type\": \"llama\", \"hidden_size\": 2048, "
+                    "\"num_attention_heads\": 32, "
+                    "\"num_key_value_heads\": 8, "
+                    "\"num_hidden_layers\": 2, "
+                    "\"intermediate_size\": 2048, \"vocab_size\": 300, "
+                    "\"max_position_embeddings\": 128}" },
     { "mistral", "{" LLAMA "\"model_type\": \"mistral\", "
                  "\"sliding_window\": 20}" },
     { "qwen2", "{" LLAMA "\"model_type\": \"qwen2\", "

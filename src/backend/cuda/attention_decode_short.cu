@@ -319,7 +319,6 @@ __global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 && !BIAS ? 4 : 2)
     // Through a shuffle, so that the compiler knows it to be warp-uniform.
     int warp = __shfl_sync(~0u, (int)threadIdx.x / 32, 0);
 
-    launch_dependents();
     if (warp == 0) {
         prepare_job<D>(&p, s, e);
     } else {
@@ -334,6 +333,8 @@ __global__ void __launch_bounds__(COMPUTE_THREADS, D == 64 && !BIAS ? 4 : 2)
     row_task task = task_at<D>(&p, s, threadIdx.x);
     if (p.ahead)
         barrier_wait(&s->full[0], 0);
+    // Not before: the weights of the products that follow would delay the keys.
+    launch_dependents();
     grid_dependency_wait();
     if (!p.ahead) {
         if (warp == 0)

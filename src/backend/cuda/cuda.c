@@ -261,13 +261,15 @@ static bool supports(const bt_stream *stream, bt_op op, bauta_dtype dtype,
 
 /* ---- The table --------------------------------------------------------- */
 
-/* A product may take along what the stream holds. */
+/* These may be carried out together with what the stream holds. */
+#define GOES_WITH_HELD(op) ((op) == BT_OP_linear || (op) == BT_OP_act)
+
 #define ENTRY(name)                                                        \
     static bauta_status run_##name(                                        \
         bt_stream *stream, const bt_##name##_args *args, bauta_error *err) \
     {                                                                      \
         bauta_status status = BAUTA_OK;                                    \
-        if (BT_OP_##name != BT_OP_linear)                                  \
+        if (!GOES_WITH_HELD(BT_OP_##name))                                 \
             status = bt_cuda_held_queue(bt_cuda_stream_of(stream), err);   \
         if (status)                                                        \
             return status;                                                 \

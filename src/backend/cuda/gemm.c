@@ -121,6 +121,47 @@ static bool can_make(const bt_cuda_gemm_args *p, bt_cuda_in x, bt_cuda_in with,
            (p->m == 1 || or_length(p->lda, p->k) == out[0].stride);
 }
 
+static whole_matrix whole_in(bt_cuda_in x, size_t rows, size_t columns)
+{
+    return (whole_matrix){ x.data, or_length(x.stride, columns), rows,
+                           columns };
+}
+
+/* Whether a product of few rows can end with a gate: half of a tile's weights
+ * are those of the gate, so tiles are whole. */
+static bool has_halves(const bt_cuda_gemm_args *p)
+{
+    return p->m && p->m <= BT_GEMM_SMALL_ROWS && p->k && p->n &&
+           p->n % 64 == 0 && p->form == BT_GEMM_NT && !p->out_f32 &&
+           !p->has_act && !p->slope && !p->pre && !p->residual && !p->norm &&
+           !p->gate;
+}
+
+bool bt_cuda_gemm_may_end(const bt_cuda_gemm_args *p)
+{
+    return has_halves(p) && p->n > BT_GEMM_NARROW_WEIGHTS / p->k;
+}
+
+/* The gate's results must be none that other blocks read. */
+bool bt_cuda_gemm_ends(const bt_cuda_gemm_args *p)
+{
+    const bt_cuda_act_args *g = p->end_gate;
+    const uint16_t *first = p->out, *second = first + p->n / 2;
+    bool gate_first = g->x.data == first;
+    whole_matrix a = { p->a, or_length(p->lda, p->k), p->m, p->k };
+    whole_matrix out = { p->out, or_length(p->ldo, p->n), p->m, p->n };
+    whole_matrix x = whole_in(g->x, p->m, p->n / 2);
+    whole_matrix by = whole_in(g->by, p->m, p->n / 2);
+    whole_matrix y =
+        whole_in((bt_cuda_in){ g->y.data, g->y.stride }, p->m, p->n / 2);
+    return has_halves(p) && by.at && g->dtype == BAUTA_BFLOAT16 &&
+           g->rows == p->m && g->columns == p->n / 2 &&
+           x.at == (gate_first ? first : second) &&
+           by.at == (gate_first ? second : first) &&
+           (p->m == 1 || (x.stride == out.stride && by.stride == out.stride)) &&
+           is_whole(y) && !overlaps(y, a) && !overlaps(y, out);
+}
+
 bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
 {
     const bt_cuda_norm_args *n = p->norm;
@@ -145,6 +186,18 @@ bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *p)
 static bt_gemm_source source_of(const bt_cuda_gemm_args *p)
 {
     return p->norm ? BT_ROWS_NORM : p->gate ? BT_ROWS_GATED : BT_ROWS_GIVEN;
+}
+
+static bt_gemm_gate gate_of(const bt_cuda_gemm_args *p)
+{
+    const bt_cuda_act_args *g = p->end_gate;
+    if (!g)
+        return (bt_gemm_gate){ 0 };
+    return (bt_gemm_gate){ .y = g->y.data,
+                           .ld_y = or_length(g->y.stride, p->n / 2),
+                           .half = (int)p->n / 2,
+                           .gate_first = g->x.data == p->out,
+                           .act = g->act };
 }
 
 static bt_gemm_rows rows_of(const bt_cuda_gemm_args *p)
@@ -197,6 +250,10 @@ static bauta_status check(const bt_cuda_gemm_args *p, bool small,
     if (p->accumulate && !p->out_f32)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "only float32 results are added to");
+    if (p->end_gate && (!small || !bt_cuda_gemm_ends(p)))
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "no product of %zu x %zu x %zu ends with this gate",
+                       p->m, p->n, p->k);
     if (p->has_act && p->slope)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "a product has an activation or its slope, not both");
@@ -437,7 +494,8 @@ static void choose_small(bt_gemm_choice *choice, const bt_cuda_gemm_args *p,
     choice->small = true;
     int chunks = ceil_div(p->k, (size_t)chunk_of(choice, p));
     choice->blocks = 1;
-    choice->narrow = narrow_tile(p, multiprocessors);
+    if (!p->end_gate)
+        choice->narrow = narrow_tile(p, multiprocessors);
     if (choice->narrow)
         choice->blocks = chunks;
     while (!choice->narrow && choice->blocks < 8 && choice->blocks < chunks &&
@@ -530,7 +588,9 @@ static bauta_status run_small(const bt_gemm_choice *choice,
 {
     int rows = small_rows(p), step = bt_gemm_small_step(rows);
     bool outside = p->form != BT_GEMM_NT; // b has k outside
-    bt_gemm_small_task t = { .end = end_of(p), .b_ready = p->b_ready };
+    bt_gemm_small_task t = { .end = end_of(p),
+                             .gate = gate_of(p),
+                             .b_ready = p->b_ready };
     t.steps = ceil_div(p->k, (size_t)step);
     t.chunk_steps = chunk_of(choice, p) / step;
     t.chunks = ceil_div((size_t)t.steps, (size_t)t.chunk_steps);
@@ -545,8 +605,9 @@ static bauta_status run_small(const bt_gemm_choice *choice,
     bauta_status status =
         encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (!status)
-        status = encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
-                        outside ? p->n : p->k, p->ldb, 64, err);
+        status =
+            encode(&t.b, on, "b", p->b, outside ? p->k : p->n,
+                   outside ? p->n : p->k, p->ldb, t.gate.half ? 32 : 64, err);
     if (status)
         return status;
     return launched(bt_gemm_small(p->form, rows, &t, stream), err);
@@ -647,6 +708,9 @@ bauta_status bt_cuda_gemm_by(const bt_gemm_choice *choice,
     if ((p.norm || p.gate) && !choice->narrow)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "only narrow tiles take a norm or gate");
+    if (p.end_gate && choice->narrow)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "narrow tiles do not end with a gate");
     if (choice->small)
         return choice->narrow ? run_narrow(choice, &p, &on, stream, err)
                               : run_small(choice, &p, &on, stream, err);
@@ -694,7 +758,7 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     BT_NEED(given, err);
     bt_cuda_gemm_args p = with_strides(given);
     bt_gemm_choice choice = { 0 };
-    if (p.norm || p.gate)
+    if (p.norm || p.gate || p.end_gate)
         return bt_fail(err, BAUTA_ERR_ARGUMENT,
                        "the plain kernel takes no norm or gate");
     bauta_status status = p.m && p.n ? check(&p, true, err) : BAUTA_OK;

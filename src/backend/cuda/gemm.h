@@ -83,11 +83,21 @@ typedef struct bt_cuda_gemm_args {
      * all that they write; at most one of them. See bt_cuda_gemm_takes(). */
     const bt_cuda_norm_args *norm;
     const bt_cuda_act_args *gate;
+    /* A gated activation of the result, which the product carries out last,
+     * with the bits of bt_cuda_act(): the first and the second half of the
+     * columns are gate and factor, or the other way round. See
+     * bt_cuda_gemm_ends(). */
+    const bt_cuda_act_args *end_gate;
 } bt_cuda_gemm_args;
 
 /* Whether there is a kernel that carries out norm or gate, too: for few rows
  * that all blocks may compute, once more each, and weights that are ready. */
 bool bt_cuda_gemm_takes(const bt_cuda_gemm_args *product);
+
+/* Whether there is a kernel that carries out end_gate, too; and whether it is
+ * worth while to wait for it, before it is known. */
+bool bt_cuda_gemm_ends(const bt_cuda_gemm_args *product);
+bool bt_cuda_gemm_may_end(const bt_cuda_gemm_args *product);
 
 /* Whether the product takes its activation or slope along: few rows, or sums
  * of one chunk, whose ends other sums hide. Elsewhere two operations are faster

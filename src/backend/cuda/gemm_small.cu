@@ -7,7 +7,9 @@
  * has 64 weights' rows and some chunks of k; the blocks of a cluster have the
  * chunks of the same rows. One warp lets the copy engine fetch steps of k far
  * ahead, a warpgroup multiplies. Sums of chunks meet in shared memory, where
- * the blocks add them in the order of k, each some of the rows.
+ * the blocks add them in the order of k, each some of the rows. Where the
+ * product ends with a gated activation, half of a tile's rows of weights are
+ * those of the gate, so that gate and factor meet in one block.
  *
  * Where the kernel before this one lets it start early (programmatic dependent
  * launch), the first weights are fetched while that one still runs. */
@@ -44,15 +46,20 @@ template <int ROWS> static constexpr int stages_of(int sums)
     return stages < 3 ? 0 : stages > MOST_STAGES ? MOST_STAGES : stages;
 }
 
+/* With a gated end half of a tile's rows are those of the gate. */
 template <int ROWS, int TB>
 BT_DEVICE void load_weights(const bt_gemm_small_task &t, uint8_t *at,
                             uint64_t *full, int row, int k)
 {
     barrier_arrive_expect(full, small<ROWS>::STAGE);
 #pragma unroll
-    for (int p = 0; p < small<ROWS>::PANELS; p++, k += BT_GEMM_STEP)
+    for (int p = 0; p < small<ROWS>::PANELS; p++, k += BT_GEMM_STEP) {
         tma_load_matrix(at + p * TILE * 128, &t.b, TB ? row : k, TB ? k : row,
                         full);
+        if (!TB && t.gate.half)
+            tma_load_matrix(at + p * TILE * 128 + TILE / 2 * 128, &t.b, k,
+                            t.gate.half + row, full);
+    }
 }
 
 template <int ROWS>
@@ -95,6 +102,8 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
             parity ^= 1;
         }
     }
+    // Not before: weights of the kernels that follow would delay these.
+    launch_dependents();
 }
 
 /* Where lane and warp keep the element x of a chunk's sum. */
@@ -180,38 +189,72 @@ BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
     }
 }
 
-/* Add the chunks of all blocks, and finish this block's share of the tile. */
+/* ---- ends ---------------------------------------------------------------- */
+
+/* Two neighbouring totals of a tile: the chunks of all blocks. */
 template <int ROWS>
-BT_DEVICE void merge(const bt_gemm_small_task &t, const float *sums, int rank,
-                     int column)
+BT_DEVICE void total_two(float *v, const bt_gemm_small_task &t,
+                         const float *sums, int row, int in)
 {
     using C = small<ROWS>;
+    const float *at = sums + row * SUM_STRIDE + in;
+    float2 first = cluster_load(cluster_address(at, 0));
+    v[0] = first.x, v[1] = first.y;
+    for (int c = t.per; c < t.chunks; c += AHEAD) {
+        float2 add[AHEAD];
+#pragma unroll
+        for (int x = 0; x < AHEAD; x++)
+            if (c + x < t.chunks)
+                add[x] = cluster_load(
+                    cluster_address(at, (uint32_t)((c + x) / t.per)) +
+                    (c + x) % t.per * C::SUM * 4);
+#pragma unroll
+        for (int x = 0; x < AHEAD; x++)
+            if (c + x < t.chunks) {
+                v[0] = __fadd_rn(v[0], add[x].x);
+                v[1] = __fadd_rn(v[1], add[x].y);
+            }
+    }
+}
+
+template <int ROWS>
+BT_DEVICE void finish_gates(const bt_gemm_small_task &t, const float *sums,
+                            int rank, int column)
+{
+    const bt_gemm_gate &a = t.gate;
+    int gate = a.gate_first ? 0 : TILE / 2;
+    for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 4);
+         e += t.blocks * USERS) {
+        int row = e / (TILE / 4), in = e % (TILE / 4) * 2;
+        float x[2], by[2];
+        total_two<ROWS>(x, t, sums, row, in + gate);
+        total_two<ROWS>(by, t, sums, row, in + TILE / 2 - gate);
+        end_two(t.end, x, row, column + in + (a.gate_first ? 0 : a.half));
+        end_two(t.end, by, row, column + in + (a.gate_first ? a.half : 0));
+#pragma unroll
+        for (int i = 0; i < 2; i++)
+            x[i] = __fmul_rn(act_of(a.act, rounded(x[i])), rounded(by[i]));
+        *(uint32_t *)(a.y + row * a.ld_y + column + in) = pack_bf16(x[0], x[1]);
+    }
+}
+
+/* Add the chunks of all blocks, and finish this block's share of the tile. */
+template <int ROWS>
+BT_DEVICE void finish(const bt_gemm_small_task &t, const float *sums, int rank,
+                      int column)
+{
     for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 2);
          e += t.blocks * USERS) {
         int row = e / (TILE / 2), in = e % (TILE / 2) * 2;
+        float v[2];
         if (column + in >= t.end.n)
             continue;
-        const float *at = sums + row * SUM_STRIDE + in;
-        float2 first = cluster_load(cluster_address(at, 0));
-        float v[2] = { first.x, first.y };
-        for (int c = t.per; c < t.chunks; c += AHEAD) {
-            float2 add[AHEAD];
-#pragma unroll
-            for (int x = 0; x < AHEAD; x++)
-                if (c + x < t.chunks)
-                    add[x] = cluster_load(
-                        cluster_address(at, (uint32_t)((c + x) / t.per)) +
-                        (c + x) % t.per * C::SUM * 4);
-#pragma unroll
-            for (int x = 0; x < AHEAD; x++)
-                if (c + x < t.chunks) {
-                    v[0] = __fadd_rn(v[0], add[x].x);
-                    v[1] = __fadd_rn(v[1], add[x].y);
-                }
-        }
+        total_two<ROWS>(v, t, sums, row, in);
         end_two(t.end, v, row, column + in);
     }
 }
+
+/* ---- the kernel ---------------------------------------------------------- */
 
 template <int ROWS, int TB>
 __global__ void __launch_bounds__(USERS + 32)
@@ -223,9 +266,10 @@ __global__ void __launch_bounds__(USERS + 32)
     uint64_t *full = (uint64_t *)(stages + t.stages * C::STAGE);
     uint64_t *empty = full + t.stages;
     float *sums = (float *)(empty + t.stages);
-    int rank = blockIdx.x % t.blocks, column = blockIdx.x / t.blocks * TILE;
+    int rank = blockIdx.x % t.blocks, tile = blockIdx.x / t.blocks;
+    int column = tile * (t.gate.half ? TILE / 2 : TILE);
     int chunk = min(rank * t.per, t.chunks);
-    int end = min(chunk + t.per, t.chunks);
+    int end = min(chunk + t.per, t.chunks), first = chunk * t.chunk_steps;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < t.stages; i++) {
@@ -238,9 +282,7 @@ __global__ void __launch_bounds__(USERS + 32)
             prefetch(t.end.bias + column);
     }
     __syncthreads();
-    launch_dependents();
     if (threadIdx.x >= USERS) {
-        int first = chunk * t.chunk_steps;
         int steps = min(end * t.chunk_steps, t.steps) - first;
         if (threadIdx.x == USERS)
             fetch<ROWS, TB>(t, stages, full, empty, column, first, steps);
@@ -252,15 +294,21 @@ __global__ void __launch_bounds__(USERS + 32)
     }
     if (t.blocks > 1)
         cluster_sync();
-    if (threadIdx.x < USERS)
-        merge<ROWS>(t, sums, rank, column);
+    if (threadIdx.x < USERS) {
+        if (t.gate.half)
+            finish_gates<ROWS>(t, sums, rank, column);
+        else
+            finish<ROWS>(t, sums, rank, column);
+    }
     // Others may still read this block's sums.
     if (t.blocks > 1)
         cluster_sync();
 }
 
+/* ---- launches ------------------------------------------------------------ */
+
 template <int ROWS, int TB>
-static cudaError_t launch(const bt_gemm_small_task *t, cudaStream_t stream)
+static cudaError_t launch(const bt_gemm_small_task *t, void *stream)
 {
     using C = small<ROWS>;
     int sums = t->blocks > 1 ? t->per : 1;
@@ -282,8 +330,8 @@ template <int ROWS>
 static cudaError_t launch_form(bt_gemm_form form, const bt_gemm_small_task *t,
                                void *stream)
 {
-    return form == BT_GEMM_NT ? launch<ROWS, 0>(t, (cudaStream_t)stream)
-                              : launch<ROWS, 1>(t, (cudaStream_t)stream);
+    return form == BT_GEMM_NT ? launch<ROWS, 0>(t, stream)
+                              : launch<ROWS, 1>(t, stream);
 }
 
 extern "C" int bt_gemm_small(bt_gemm_form form, int rows,

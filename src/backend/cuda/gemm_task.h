@@ -90,12 +90,23 @@ typedef struct bt_gemm_rows {
     bt_act act;
 } bt_gemm_rows;
 
+/* A gated activation that a product of few rows carries out with its result;
+ * see bt_cuda_gemm_args. */
+typedef struct bt_gemm_gate {
+    uint16_t *y;
+    size_t ld_y;
+    int half; /* columns of gate and factor; 0: there is none */
+    bool gate_first;
+    bt_act act;
+} bt_gemm_gate;
+
 /* Products of few rows, with the operands exchanged: 64 rows of b's and all
  * rows of a's make a tile. The chunks of a tile are dealt to the blocks of a
  * cluster, `per` to each. */
 typedef struct bt_gemm_small_task {
     CUtensorMap a, b;
     bt_gemm_end end;
+    bt_gemm_gate gate;
     int steps, chunk_steps, chunks;
     int blocks, per, stages; /* of a cluster; chunks and stages of a block */
     bool b_ready;

@@ -169,9 +169,9 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
     // A step writes no weights, and outside of one the optimizer may.
     args.b_ready = p->op == BT_OP_linear && !all[B].bytes &&
                    bt_cuda_stepping(stream->queue);
-    bool taken = p->only && !all[A].bytes && !all[B].bytes &&
-                 !all[BIAS].bytes && !all[OUT].bytes &&
-                 bt_cuda_held_take(stream, &args);
+    bool padded =
+        all[A].bytes || all[B].bytes || all[BIAS].bytes || all[OUT].bytes;
+    bool taken = p->only && !padded && bt_cuda_held_take(stream, &args);
     bauta_status status = taken ? BAUTA_OK : bt_cuda_held_queue(stream, err);
     if (!status)
         status = pad(stream, all, p->add, err);
@@ -184,10 +184,9 @@ static bauta_status run_bf16(bt_cuda_stream *stream, const linear_product *p,
     }
     status = workspace(stream, &args, err);
     if (!status)
-        status = bt_cuda_gemm(&args, stream->products.memory,
-                              stream->products.bytes, stream->queue, err);
-    if (taken)
-        bt_cuda_held_done(stream);
+        status = bt_cuda_hold_product(stream, &args, err);
+    if (!status && padded)
+        status = bt_cuda_held_queue(stream, err);
     if (!status && all[OUT].bytes)
         status = padded_copy(stream, &all[OUT], true, err);
     return status;
