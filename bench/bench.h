@@ -126,37 +126,48 @@ static inline bt_thread_pool *bench_pool(int threads)
 }
 
 #if defined(__x86_64__)
-enum { BENCH_TURNS = 1000000 };
+typedef struct bench_chains {
+    int wide;
+    long turns;
+} bench_chains;
 
 static inline void bench_peak_task(void *job, size_t task, int thread)
 {
     volatile double sink;
-    const int *wide = job;
+    const bench_chains *chains = job;
     (void)task;
     (void)thread;
-    sink = *wide ? bench_chains_avx512(BENCH_TURNS)
-                 : bench_chains_avx2(BENCH_TURNS);
+    sink = chains->wide ? bench_chains_avx512(chains->turns)
+                        : bench_chains_avx2(chains->turns);
     (void)sink;
 }
 #endif
 
 /* GFLOP/s of fused multiply-adds in registers, for some milliseconds, with the
  * widest vectors of the instruction set, of the machine's if it is NULL; 0
- * where the machine has no vector unit that this file knows. */
-static inline double bench_peak(int threads, const char *isa)
+ * where the machine has no vector unit that this file knows. The threads of the
+ * pool are awake afterwards, for what is measured next. */
+static inline double bench_peak(bt_thread_pool *pool, const char *isa)
 {
 #if defined(__x86_64__)
-    bt_thread_pool *pool = bench_pool(threads);
-    int wide =
-        __builtin_cpu_supports("avx512f") && (!isa || strcmp(isa, "avx2") != 0);
-    double flops = 2.0 * 10 * (wide ? 16 : 8) * BENCH_TURNS * threads;
+    int threads = bt_thread_pool_threads(pool);
+    bench_chains chains = { __builtin_cpu_supports("avx512f") &&
+                                (!isa || strcmp(isa, "avx2") != 0),
+                            1000000 };
+    double flops =
+        2.0 * 10 * (chains.wide ? 16 : 8) * (double)chains.turns * threads;
     // The first loop wakes the threads up.
-    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &wide);
+    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &chains);
     double begin = bench_now();
-    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &wide);
-    return flops / (bench_now() - begin) * 1e-9;
+    bt_parallel_for(pool, (size_t)threads, bench_peak_task, &chains);
+    double rate = flops / (bench_now() - begin) * 1e-9;
+    // The last ones wake those that were done long before others.
+    chains.turns /= 50;
+    for (int i = 0; i < 5; i++)
+        bt_parallel_for(pool, (size_t)threads, bench_peak_task, &chains);
+    return rate;
 #else
-    (void)threads;
+    (void)pool;
     (void)isa;
     return 0;
 #endif

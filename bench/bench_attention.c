@@ -13,6 +13,8 @@
 #include "bauta.h"
 #include "bench.h"
 
+#include "runtime/context.h"
+
 typedef struct options {
     int threads;
     const char *isa, *only;
@@ -166,7 +168,7 @@ static void line_run(const options *o, const line *l)
     double began = bench_now();
     for (size_t turn = 0;
          n < 3 || (bench_now() - began < o->seconds && n < SAMPLES); turn++) {
-        peak[n] = bench_peak(o->threads, o->isa);
+        peak[n] = bench_peak(context->pool, o->isa);
         double start = bench_now();
         must(bauta_attention_forward(context, plan, &s, t.q, t.k, t.v, t.out,
                                      t.lse, &err),

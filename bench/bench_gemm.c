@@ -141,8 +141,9 @@ static void measure(double times[RUNNERS], double *limit, const bt_gemm *gemm,
     while (count < 3 || (count < SAMPLES && bench_now() - begin < o->seconds)) {
         for (size_t r = 0; r < RUNNERS; r++)
             all[r][count] = sample(r, *gemm, o, &cpu, cold);
-        all[RUNNERS][count] = cold ? bench_read(gemm->b, cold, o->threads)
-                                   : bench_peak(o->threads, o->kernels->isa);
+        all[RUNNERS][count] =
+            cold ? bench_read(gemm->b, cold, o->threads)
+                 : bench_peak(bench_pool(o->threads), o->kernels->isa);
         count++;
     }
     for (size_t r = 0; r < RUNNERS; r++)

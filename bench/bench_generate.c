@@ -68,7 +68,7 @@ static void limits_sample(limits *l, const options *o)
         sample_add(&l->read, bench_read(l->memory + part * READ_FLOATS / 8,
                                         READ_FLOATS / 8, o->threads));
     for (int i = 0; i < 4; i++)
-        sample_add(&l->peak, bench_peak(o->threads, o->isa));
+        sample_add(&l->peak, bench_peak(bench_pool(o->threads), o->isa));
 }
 
 /* ---- the work of a model ----------------------------------------------- */
@@ -160,7 +160,7 @@ static double append(runner *r, bt_sequence *sequence, const uint32_t *ids,
         .sequence = sequence, .count = count, .ids = ids, .logits = r->logits
     };
     double begin = bench_now();
-    if (bt_decode_session_append(r->session, &one, 1, &err))
+    if (bt_decode_session_append(r->session, &one, 1, NULL, NULL, &err))
         die(&err);
     return bench_now() - begin;
 }

@@ -176,7 +176,7 @@ static void run(const options *o, size_t sequences, size_t length)
     double seconds[SAMPLES], peak[SAMPLES], parts[3] = { 0 }, loss = 0;
     for (size_t i = 0; i <= o->steps; i++) {
         double part[3];
-        double top = bench_peak(o->threads, o->isa);
+        double top = bench_peak(bench_pool(o->threads), o->isa);
         loss = step_run(&s, part);
         printf("step %zu: loss %.6f, forward %.0f ms, backward %.0f ms, "
                "optimizer %.0f ms\n",

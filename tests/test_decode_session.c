@@ -189,7 +189,7 @@ static void append_some(fixture *w)
                                            .logits = asked ? logits[i] : NULL };
         appended[count++] = s;
     }
-    if (bt_decode_session_append(w->session, inputs, count, &err))
+    if (bt_decode_session_append(w->session, inputs, count, NULL, NULL, &err))
         fail_msg("%s", err.message);
     for (size_t i = 0; i < count; i++) {
         appended[i]->tokens += inputs[i].count;
@@ -286,7 +286,7 @@ static void a_window_bounds_the_memory_of_a_long_sequence(void **state)
         bt_decode_input input = {
             .sequence = sequence, .count = 1, .ids = &id, .logits = NULL
         };
-        if (bt_decode_session_append(w.session, &input, 1, &err))
+        if (bt_decode_session_append(w.session, &input, 1, NULL, NULL, &err))
             fail_msg("%s", err.message);
         assert_true(bt_decode_session_used(w.session) <=
                     bt_decode_session_cost(w.session, 128, 0));
@@ -319,32 +319,37 @@ static void exceeding_the_limit_is_an_error_without_effect(void **state)
         a->ids[t] = b->ids[t] = (uint32_t)(t * 7 % VOCAB);
     bt_decode_input both[] = { INPUT(a->sequence, 64, a->ids, logits),
                                INPUT(b->sequence, 65, b->ids, NULL) };
-    assert_int_equal(bt_decode_session_append(w.session, both, 2, &err),
-                     BAUTA_ERR_NOMEM);
+    assert_int_equal(
+        bt_decode_session_append(w.session, both, 2, NULL, NULL, &err),
+        BAUTA_ERR_NOMEM);
     assert_non_null(strstr(err.message, "bytes are taken"));
     assert_int_equal(bt_decode_session_used(w.session), 0);
     bt_decode_input more = {
         .sequence = a->sequence, .count = 127, .ids = a->ids, .logits = NULL
     };
-    assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err), 0);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &more, 1, NULL, NULL, &err), 0);
     assert_int_equal(bt_decode_session_used(w.session), bytes);
     more = (bt_decode_input){
         .sequence = a->sequence, .count = 2, .ids = a->ids + 127, .logits = NULL
     };
-    assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err),
-                     BAUTA_ERR_NOMEM);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &more, 1, NULL, NULL, &err),
+        BAUTA_ERR_NOMEM);
     fork_to(a, b); // allocates nothing, and cannot write
     more = (bt_decode_input){
         .sequence = b->sequence, .count = 1, .ids = a->ids + 127, .logits = NULL
     };
-    assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err),
-                     BAUTA_ERR_NOMEM);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &more, 1, NULL, NULL, &err),
+        BAUTA_ERR_NOMEM);
     sequence_model_free(b);
     more = (bt_decode_input){ .sequence = a->sequence,
                               .count = 1,
                               .ids = a->ids + 127,
                               .logits = logits };
-    assert_int_equal(bt_decode_session_append(w.session, &more, 1, &err), 0);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &more, 1, NULL, NULL, &err), 0);
     a->tokens = 128;
     compare(&w, a, logits);
     fixture_release(&w);
@@ -377,11 +382,11 @@ static bauta_status beam_search_step(beam_search *l, float *logits,
     case 2:
         inputs[0].count = 70;
         inputs[0].ids = w->all[0].ids;
-        return bt_decode_session_append(w->session, inputs, 1, err);
+        return bt_decode_session_append(w->session, inputs, 1, NULL, NULL, err);
     case 3:
         return bt_sequence_fork(&w->all[1].sequence, w->all[0].sequence, err);
     default:
-        return bt_decode_session_append(w->session, inputs, 2, err);
+        return bt_decode_session_append(w->session, inputs, 2, NULL, NULL, err);
     }
 }
 
@@ -446,8 +451,8 @@ static void sequences_append(fixture *w, bt_decode_input *inputs)
     bauta_error err;
     for (size_t step = 0, k = 0; step < 3; k++) {
         faults_arm(step ? SIZE_MAX / 2 : k);
-        bauta_status status =
-            bt_decode_session_append(w->session, inputs, MANY, &err);
+        bauta_status status = bt_decode_session_append(w->session, inputs, MANY,
+                                                       NULL, NULL, &err);
         bool failed = faults_disarm();
         assert_int_equal(status, failed ? BAUTA_ERR_NOMEM : BAUTA_OK);
         step += !failed;
@@ -492,12 +497,14 @@ static void a_step_within_a_page_allocates_nothing(void **state)
     bt_decode_input input = {
         .sequence = w.all[0].sequence, .count = 10, .ids = ids, .logits = logits
     };
-    assert_int_equal(bt_decode_session_append(w.session, &input, 1, NULL), 0);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &input, 1, NULL, NULL, NULL), 0);
     input.count = 1;
     faults_arm(0);
     for (size_t t = 0; t < 50; t++)
-        assert_int_equal(bt_decode_session_append(w.session, &input, 1, NULL),
-                         0);
+        assert_int_equal(
+            bt_decode_session_append(w.session, &input, 1, NULL, NULL, NULL),
+            0);
     assert_false(faults_disarm());
     fixture_release(&w);
     assert_int_equal(faults_end(), 0);
@@ -541,18 +548,19 @@ static void inputs_that_cannot_be_appended_are_named(void **state)
     };
     for (size_t i = 0; i < BT_LEN(calls); i++) {
         size_t count = i < 3 ? 2 : 1;
-        refused(
-            bt_decode_session_append(w.session, calls[i].inputs, count, &err),
-            &err, calls[i].message);
+        refused(bt_decode_session_append(w.session, calls[i].inputs, count,
+                                         NULL, NULL, &err),
+                &err, calls[i].message);
         assert_int_equal(bt_decode_session_used(w.session), 0);
     }
     bt_decode_input input = {
         .sequence = s, .count = 96, .ids = ids + 3, .logits = NULL
     };
-    assert_int_equal(bt_decode_session_append(w.session, &input, 1, &err), 0);
+    assert_int_equal(
+        bt_decode_session_append(w.session, &input, 1, NULL, NULL, &err), 0);
     input.count = 1;
-    refused(bt_decode_session_append(w.session, &input, 1, &err), &err,
-            "97 tokens");
+    refused(bt_decode_session_append(w.session, &input, 1, NULL, NULL, &err),
+            &err, "97 tokens");
     fixture_release(&w);
     fixture_release(&v);
 }

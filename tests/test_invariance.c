@@ -206,7 +206,7 @@ static void decoding_run(const fixture *s, size_t sequence, size_t prefill,
                                   .count = rows,
                                   .ids = s->target.ids[sequence] + t,
                                   .logits = d.logits };
-        if (bt_decode_session_append(d.session, &input, 1, &err))
+        if (bt_decode_session_append(d.session, &input, 1, NULL, NULL, &err))
             fail_msg("%s", err.message);
         same_bits("logits", want->logits + (t + rows - 1) * want->columns,
                   d.logits, want->columns);

@@ -175,7 +175,7 @@ bauta_status bt_decode_fixture_run(bt_decode_fixture *fixture,
         if (!count)
             return BAUTA_OK;
         bauta_status status = bt_decode_session_append(
-            fixture->session, fixture->steps, count, err);
+            fixture->session, fixture->steps, count, NULL, NULL, err);
         if (status)
             return status;
         for (size_t f = 0; f < count; f++) {

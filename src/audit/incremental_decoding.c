@@ -138,7 +138,8 @@ static bauta_status beam_truncate(beam_set *t, size_t s, size_t step,
         return status;
     ids[0] = bt_different_token(t->a, ids[0], 977);
     bt_decode_input wrong = { .sequence = *at, .count = 2, .ids = ids };
-    status = bt_decode_session_append(t->fixture.session, &wrong, 1, err);
+    status = bt_decode_session_append(t->fixture.session, &wrong, 1, NULL, NULL,
+                                      err);
     if (!status && !bt_sequence_truncate(*at, step)) {
         bt_sequence *unused = *at;
         *at = kept;
@@ -178,7 +179,7 @@ static bauta_status beams_step(beam_set *t, size_t step, bauta_error *err)
         count++;
     }
     bauta_status status = bt_decode_session_append(
-        t->fixture.session, t->fixture.steps, count, err);
+        t->fixture.session, t->fixture.steps, count, NULL, NULL, err);
     for (size_t f = 0; !status && f < count; f++) {
         size_t at = (size_t)(t->fixture.steps[f].ids - t->ids);
         t->digests[at] =

@@ -464,8 +464,14 @@ static void worker_task(void *job, size_t task, int thread)
                                 worker->count, &worker->err);
 }
 
-static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
+static bauta_status run_then(const append_batch *b, bauta_error *err)
 {
+    return b->then ? b->then(b->user, err) : BAUTA_OK;
+}
+
+static bauta_status workers_run(const append_batch *b, bauta_error *err)
+{
+    bt_decode_session *session = b->session;
     int workers = session->context->threads;
     bt_parallel_for(session->context->pool, (size_t)workers, worker_task,
                     session);
@@ -475,7 +481,7 @@ static bauta_status workers_run(bt_decode_session *session, bauta_error *err)
                 *err = session->workers[l].err;
             return session->workers[l].status;
         }
-    return BAUTA_OK;
+    return run_then(b, err);
 }
 
 /* ---- the call ---------------------------------------------------------- */
@@ -489,11 +495,6 @@ static uint64_t step_kind(const append_batch *b)
     uint64_t from = ids ? (uint64_t)(uintptr_t)ids->buffer->memory : 0;
     return ((uint64_t)(uintptr_t)b->session + from * 40503u) * 2654435761u +
            b->count;
-}
-
-static bauta_status run_then(const append_batch *b, bauta_error *err)
-{
-    return b->then ? b->then(b->user, err) : BAUTA_OK;
 }
 
 /* A pass on all threads. One token for each sequence is a step that comes
@@ -516,27 +517,19 @@ static bauta_status whole_run(const append_batch *b, bauta_error *err)
     return status ? status : ended;
 }
 
-static bauta_status run(const append_batch *b, bauta_error *err)
+/* Long inputs are worth a pass of its own for each thread. */
+static bool worth_workers(const append_batch *b)
 {
-    bt_decode_session *session = b->session;
-    bauta_status status = BAUTA_OK;
-    size_t threads = (size_t)session->context->threads;
-    if (session->context->stream->backend->stream_fork && threads > 1 &&
-        b->tokens / threads >= SHARE_TOKENS) {
-        status = workers_create(session, err);
-        if (!status && split_by_tokens(b)) {
-            status = workers_run(session, err);
-            return status ? status : run_then(b, err);
-        }
-    }
-    return status ? status : whole_run(b, err);
+    const bauta_context *context = b->session->context;
+    size_t threads = (size_t)context->threads;
+    return context->stream->backend->stream_fork && threads > 1 &&
+           b->tokens / threads >= SHARE_TOKENS;
 }
 
-bauta_status bt_decode_session_append_then(bt_decode_session *session,
-                                           const bt_decode_input *inputs,
-                                           size_t count,
-                                           bt_decode_then_fn *then, void *user,
-                                           bauta_error *err)
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
+                                      size_t count, bt_decode_then_fn *then,
+                                      void *user, bauta_error *err)
 {
     append_batch b = { .session = session,
                        .inputs = inputs,
@@ -552,19 +545,15 @@ bauta_status bt_decode_session_append_then(bt_decode_session *session,
     bauta_status copied = pages_commit(&b, status ? NULL : err);
     if (!status)
         status = copied;
+    bool shared = worth_workers(&b);
+    if (!status && shared)
+        status = workers_create(session, err);
     if (!status)
-        status = run(&b, err);
+        status = shared && split_by_tokens(&b) ? workers_run(&b, err)
+                                               : whole_run(&b, err);
     if (status)
         pages_release(&b);
     else
         sequences_advance(&b);
     return status;
-}
-
-bauta_status bt_decode_session_append(bt_decode_session *session,
-                                      const bt_decode_input *inputs,
-                                      size_t count, bauta_error *err)
-{
-    return bt_decode_session_append_then(session, inputs, count, NULL, NULL,
-                                         err);
 }

@@ -336,7 +336,7 @@ static bauta_status append(bauta_generator *g, bauta_error *err)
             add_new_tokens(g, &p, r);
     }
     status = p.inputs ? bt_decode_session_append(g->session, g->inputs,
-                                                 p.inputs, err)
+                                                 p.inputs, NULL, NULL, err)
                       : BAUTA_OK;
     if (status)
         return status;
@@ -500,8 +500,8 @@ static void look_ahead(bauta_generator *g)
         g->inputs[i].ids_tensor = &g->now->tokens;
         g->inputs[i].ids_row = i;
     }
-    g->ahead = !bt_decode_session_append_then(g->session, g->inputs, p.inputs,
-                                              next_samples_queue, g, NULL);
+    g->ahead = !bt_decode_session_append(g->session, g->inputs, p.inputs,
+                                         next_samples_queue, g, NULL);
     if (!g->ahead)
         g->next->pending = 0;
     for (size_t i = 0; i < g->running_count; i++)

@@ -98,18 +98,13 @@ typedef struct bt_decode_input {
 
 /* Append tokens to sequences. On failure all sequences are unchanged. Adjacent
  * inputs with the same source read its keys once, and adjacent inputs with
- * contiguous logits are one matrix product. */
+ * contiguous logits are one matrix product. `then` (or NULL) puts more on the
+ * context's stream, which belongs to the step: if it fails, so does the call.
+ */
+typedef bauta_status bt_decode_then_fn(void *user, bauta_error *err);
 bauta_status bt_decode_session_append(bt_decode_session *session,
                                       const bt_decode_input *inputs,
-                                      size_t count, bauta_error *err);
-
-/* The same, and then something else on the context's stream, which belongs to
- * the step: if it fails, so does the call. */
-typedef bauta_status bt_decode_then_fn(void *user, bauta_error *err);
-bauta_status bt_decode_session_append_then(bt_decode_session *session,
-                                           const bt_decode_input *inputs,
-                                           size_t count,
-                                           bt_decode_then_fn *then, void *user,
-                                           bauta_error *err);
+                                      size_t count, bt_decode_then_fn *then,
+                                      void *user, bauta_error *err);
 
 #endif

@@ -202,5 +202,5 @@ bauta_status bauta_decode_session_append(bauta_decode_session *session,
     bauta_status status = inputs_set(session, inputs, count, err);
     return status ? status
                   : bt_decode_session_append(session->session, session->inputs,
-                                             count, err);
+                                             count, NULL, NULL, err);
 }

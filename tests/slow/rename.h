@@ -11,7 +11,6 @@
 #define bt_decode_session_limit slow_session_limit
 #define bt_decode_session_encode slow_session_encode
 #define bt_decode_session_append slow_session_append
-#define bt_decode_session_append_then slow_session_append_then
 #define bt_cross_kv_release slow_cross_kv_release
 #define bt_sequence_create slow_sequence_create
 #define bt_sequence_fork slow_sequence_fork

@@ -250,11 +250,10 @@ static bauta_status append_one(const bt_decode_input *input, uint32_t **out,
     return status;
 }
 
-bauta_status bt_decode_session_append_then(bt_decode_session *session,
-                                           const bt_decode_input *inputs,
-                                           size_t count,
-                                           bt_decode_then_fn *then, void *user,
-                                           bauta_error *err)
+bauta_status bt_decode_session_append(bt_decode_session *session,
+                                      const bt_decode_input *inputs,
+                                      size_t count, bt_decode_then_fn *then,
+                                      void *user, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
     uint32_t **longer = bt_alloc_zero(count, sizeof(*longer));
@@ -277,12 +276,4 @@ bauta_status bt_decode_session_append_then(bt_decode_session *session,
     }
     bt_free(longer);
     return status;
-}
-
-bauta_status bt_decode_session_append(bt_decode_session *session,
-                                      const bt_decode_input *inputs,
-                                      size_t count, bauta_error *err)
-{
-    return bt_decode_session_append_then(session, inputs, count, NULL, NULL,
-                                         err);
 }

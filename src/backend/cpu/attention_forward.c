@@ -92,6 +92,7 @@ static void forward_prepare(forward *f, bt_arena *arena, int threads)
 {
     const bt_attention_shape *s = &f->shape;
     size_t rows = tile_rows_max(f->plan);
+    f->threads = threads;
     f->biased = bt_attention_biased(s);
     f->heads_per_step = heads_per_step_of(s, rows);
     f->group_steps = s->group / f->heads_per_step;
@@ -417,12 +418,6 @@ static void forward_task(void *job, size_t task, int thread)
         bt_progress_increment(&f->source->finished[kv_head]);
 }
 
-static void forward_run(forward *f, bt_thread_pool *pool)
-{
-    f->threads = bt_thread_pool_threads(pool);
-    bt_parallel_for(pool, task_count(f), forward_task, f);
-}
-
 /* ---- Plain keys and values --------------------------------------------- */
 
 /* Take the memory of the packed blocks and their states. */
@@ -472,7 +467,7 @@ bauta_status bt_attention_forward_cpu(bt_cpu *cpu, const bauta_plan *plan,
                               measure.used);
     source_prepare(&f, &cpu->workspace);
     forward_prepare(&f, &cpu->workspace, bt_cpu_threads(cpu));
-    forward_run(&f, cpu->pool);
+    bt_parallel_for(cpu->pool, task_count(&f), forward_task, &f);
     return BAUTA_OK;
 }
 
@@ -500,6 +495,6 @@ bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
     if (bt_arena_reserve(&cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention", measure.used);
     forward_prepare(&f, &cpu->workspace, threads);
-    forward_run(&f, pool);
+    bt_parallel_for(pool, task_count(&f), forward_task, &f);
     return BAUTA_OK;
 }
