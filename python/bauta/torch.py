@@ -632,26 +632,25 @@ def _gradients_plain(
     return [_own_axes(each) for each in made]
 
 
-def _function_forward(
-    ctx: Any,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    mask: Any,
-    scale: Optional[float],
-    return_lse: bool,
-) -> Any:
+def _one_mask(mask: Any, q: Tensor) -> Tuple[Any, bool]:
+    """The mask that _core takes, and whether it is for the tokens of all
+    sequences: on a GPU, the masks of a batch are packed."""
+    packed = type(mask) is tuple and q.is_cuda
+    return _packed(mask, q.shape[0]) if packed else mask, packed
+
+
+def _function_forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, call: Any) -> Any:
     """forward() of _Attention for several masks and for tensors that may have to
     be copied."""
-    packed = type(mask) is tuple and q.is_cuda
-    one = _packed(mask, q.shape[0]) if packed else mask
+    mask, scale, return_lse = call
+    one, packed = _one_mask(mask, q)
     made = _core.torch_forward(q, k, v, one, scale, packed, True)
     if made is None:
         masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
         made = _forward_plain(q, k, v, masks, scale_of(scale))
     out, lse = made
     ctx.save_for_backward(q, k, v, out, lse)
-    ctx.call = one, scale, packed, mask
+    ctx.call = call
     if not return_lse:
         return out
     ctx.mark_non_differentiable(lse)
@@ -663,7 +662,7 @@ class _Attention(torch.autograd.Function):
     """The operator for plain tensors in eager mode. The mask is one for all
     sequences, or a tuple of one for each."""
 
-    # (ctx, q, k, v, mask, scale, return_lse)
+    # (ctx, q, k, v, (mask, scale, return_lse))
     forward = staticmethod(_core.torch_function_forward)
 
     @staticmethod
@@ -675,16 +674,17 @@ class _Attention(torch.autograd.Function):
 
 def _backward_plain(ctx: Any, dout: Optional[Tensor]) -> Any:
     if dout is None:
-        return (None,) * 6
+        return (None,) * 4
     q, k, v, out, lse = ctx.saved_tensors
-    one, scale, packed, mask = ctx.call
+    mask, scale, _ = ctx.call
+    one, packed = _one_mask(mask, q)
     made = _core.torch_backward(q, k, v, one, scale, packed, out, lse, dout)
     if made is None:
         given = (q, k, v, out, lse, dout)
         masks = mask if type(mask) is tuple else _masks_for(mask, q, k)
         made = _gradients_plain(given, masks, scale_of(scale))
     dq, dk, dv = made
-    return dq, dk, dv, None, None, None
+    return dq, dk, dv, None
 
 
 _differentiated_once = torch.autograd.function.once_differentiable(_backward_plain)
@@ -695,6 +695,7 @@ _dispatch_modes = getattr(torch._C, "_len_torch_dispatch_stack", lambda: 1)
 _transforms = getattr(torch._C, "_are_functorch_transforms_active", lambda: True)
 # Where compiled graphs have their allocations from.
 _allocators = getattr(getattr(torch._C, "_dynamo", None), "guards", None)
+_in_dynamo = torch.compiler.is_dynamo_compiling
 _autocast = getattr(torch._C, "_is_any_autocast_enabled", None)
 if _autocast is None:  # PyTorch 2.4
 
@@ -792,12 +793,12 @@ def attention(
     >>> bool(out[:, :, 0].isfinite().all())
     True
     """
-    compiled = torch.compiler.is_compiling()
     unbiased = softcap is None and bias is None and alibi_slopes is None
-    if unbiased and positions is None and not compiled:
+    if unbiased and positions is None and not _in_dynamo():
         made = _core.torch_attention(q, k, v, mask, scale, return_lse)
         if made is not None:
             return made
+    compiled = torch.compiler.is_compiling()
     if q.dim() == 3:
         if k.dim() != 3 or v.dim() != 3:
             raise ArgumentError(f"q has 3 axes, k has {k.dim()} and v has {v.dim()}")
@@ -830,7 +831,7 @@ def _attention_plain(
     mask = masks[0] if len(masks) == 1 else masks
     if torch.is_grad_enabled():
         if q.requires_grad or k.requires_grad or v.requires_grad:
-            return _apply(q, k, v, mask, scale, return_lse)
+            return _apply(q, k, v, (mask, scale, return_lse))
     out = lse = None
     if len(masks) > 1 and q.is_cuda:
         one = _packed(masks, q.shape[0])

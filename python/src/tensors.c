@@ -36,8 +36,8 @@ typedef enum torch_object {
     EMPTY_CUDA,     /* the same on the current GPU, or None */
     STREAM,         /* (device) -> the current stream's address */
     PLAN,           /* bauta.torch._plan_of */
-    APPLY,          /* (q, k, v, mask, scale, return_lse), with autograd */
-    FORWARD,        /* (ctx, q, k, v, mask, scale, return_lse), of all kinds */
+    APPLY,          /* (q, k, v, (mask, scale, return_lse)), with autograd */
+    FORWARD,        /* (ctx, and the same), of all kinds */
     TORCH_OBJECTS
 } torch_object;
 static PyObject *torch[TORCH_OBJECTS];
@@ -79,7 +79,7 @@ static const char *const name_texts[TORCH_NAMES] = {
     "set_materialize_grads",
     "nbytes",
     "requires_grad",
-    "save_for_backward",
+    "to_save",
     "shape",
     "storage_offset",
     "stride",
@@ -785,16 +785,14 @@ static PyObject *torch_forward(PyObject *self, PyObject *const *args,
 static PyObject *context_fill(PyObject *ctx, PyObject *const *args,
                               PyObject *out, PyObject *lse, bool return_lse)
 {
-    PyObject *done = PyObject_CallMethodObjArgs(
-        ctx, names[SAVE], args[0], args[1], args[2], out, lse, NULL);
-    Py_XDECREF(done);
-    // (mask, scale, packed, the mask that was given)
-    PyObject *call =
-        done ? PyTuple_Pack(4, args[3], args[4], Py_False, args[3]) : NULL;
-    int failed = !call || PyObject_SetAttr(ctx, names[CALL], call);
-    Py_XDECREF(call);
+    // What save_for_backward() does, which is a function of Python.
+    PyObject *saved = PyTuple_Pack(5, args[0], args[1], args[2], out, lse);
+    int failed = !saved || PyObject_SetAttr(ctx, names[SAVE], saved) ||
+                 PyObject_SetAttr(ctx, names[CALL], args[3]);
+    Py_XDECREF(saved);
     if (!failed && return_lse) {
-        done = PyObject_CallMethodObjArgs(ctx, names[MARK], lse, NULL);
+        PyObject *done =
+            PyObject_CallMethodObjArgs(ctx, names[MARK], lse, NULL);
         Py_XDECREF(done);
         if (done)
             done = PyObject_CallMethodObjArgs(ctx, names[MATERIALIZE], Py_False,
@@ -810,18 +808,22 @@ static PyObject *context_fill(PyObject *ctx, PyObject *const *args,
     return out;
 }
 
-/* torch_function_forward(ctx, q, k, v, mask, scale, return_lse): forward() of
- * the torch.autograd.Function. Several masks and tensors that have to be copied
- * are for bauta/torch.py. */
+/* torch_function_forward(ctx, q, k, v, (mask, scale, return_lse)): forward() of
+ * the torch.autograd.Function. They are one argument because PyTorch takes a
+ * quarter of a microsecond for each. Several masks and tensors that have to be
+ * copied are for bauta/torch.py. */
 static PyObject *torch_function_forward(PyObject *self, PyObject *const *args,
                                         Py_ssize_t count)
 {
     tensor_call c;
     PyObject *out, *lse;
     (void)self;
-    if (count != 7)
-        return raise_argument("%zd arguments, not 7", count);
-    int result = inputs_read(&c, args + 1, args[4], args[5], false)
+    if (count != 5 || !PyTuple_Check(args[4]) || PyTuple_Size(args[4]) != 3)
+        return raise_argument("not (ctx, q, k, v, (mask, scale, return_lse))");
+    PyObject *mask = PyTuple_GetItem(args[4], 0);
+    PyObject *scale = PyTuple_GetItem(args[4], 1);
+    bool return_lse = PyTuple_GetItem(args[4], 2) == Py_True;
+    int result = inputs_read(&c, args + 1, mask, scale, false)
                      ? forward(&c, true, &out, &lse)
                      : 0;
     if (result < 0)
@@ -829,11 +831,9 @@ static PyObject *torch_function_forward(PyObject *self, PyObject *const *args,
     if (result == 0) {
         PyErr_Clear();
         return PyObject_CallFunctionObjArgs(torch[FORWARD], args[0], args[1],
-                                            args[2], args[3], args[4], args[5],
-                                            args[6], NULL);
+                                            args[2], args[3], args[4], NULL);
     }
-    PyObject *returned =
-        context_fill(args[0], args + 1, out, lse, args[6] == Py_True);
+    PyObject *returned = context_fill(args[0], args + 1, out, lse, return_lse);
     Py_DECREF(out);
     Py_DECREF(lse);
     return returned;
@@ -850,14 +850,10 @@ static bool nothing_watches(void)
 /* Whether autograd records a call; -1 for an exception. */
 static int recorded(PyObject *const *tensors)
 {
-    int enabled = torch_is(GRAD_ENABLED);
-    for (int i = 0; i < 3 && enabled > 0; i++) {
-        int needs =
-            truth_of(PyObject_GetAttr(tensors[i], names[REQUIRES_GRAD]));
-        if (needs)
-            return needs;
-    }
-    return enabled < 0 ? -1 : 0;
+    int needs = 0;
+    for (int i = 0; i < 3 && !needs; i++)
+        needs = truth_of(PyObject_GetAttr(tensors[i], names[REQUIRES_GRAD]));
+    return needs > 0 ? torch_is(GRAD_ENABLED) : needs;
 }
 
 /* torch_attention(q, k, v, mask, scale, return_lse): out or (out, lse), with
@@ -876,10 +872,14 @@ static PyObject *torch_attention(PyObject *self, PyObject *const *args,
     int record = recorded(args);
     if (record < 0 || (PyObject *)Py_TYPE(args[3]) != torch[MASK])
         return not_here();
-    if (record)
-        return PyObject_CallFunctionObjArgs(torch[APPLY], args[0], args[1],
-                                            args[2], args[3], args[4], args[5],
-                                            NULL);
+    if (record) {
+        PyObject *rest = PyTuple_Pack(3, args[3], args[4], args[5]);
+        out = rest ? PyObject_CallFunctionObjArgs(torch[APPLY], args[0],
+                                                  args[1], args[2], rest, NULL)
+                   : NULL;
+        Py_XDECREF(rest);
+        return out;
+    }
     if (!inputs_read(&c, args, args[3], args[4], false))
         return not_here();
     bool with_lse = args[5] == Py_True;

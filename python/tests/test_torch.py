@@ -306,6 +306,29 @@ def test_masks_live_until_the_backward_pass():
         bt._attention_forward(q, q, q, [number], 0.0, False, *PLAIN)
 
 
+def test_saved_tensors_are_those_of_autograd():
+    torch.manual_seed(seed())
+    q, k, v = torch.randn(3, 1, 2, 5, 4).unbind()
+    q.requires_grad_()
+    mask, seen = Mask.causal(5), []
+
+    def unpack(tensor):
+        seen.append(tensor.shape)
+        return tensor
+
+    (want,) = torch.autograd.grad(bt.attention(q, k, v, mask).sum(), q)
+    with torch.autograd.graph.saved_tensors_hooks(torch.clone, unpack):
+        out = bt.attention(q, k, v, mask)
+    (got,) = torch.autograd.grad(out.sum(), q)
+    assert torch.equal(got, want)
+    assert seen == [q.shape] * 4 + [q.shape[:3]], seen
+    for change in (lambda out: k.zero_(), lambda out: out.detach().zero_()):
+        out = bt.attention(q, k, v, mask)
+        change(out)
+        with raises(RuntimeError, "modified by an inplace operation"):
+            out.sum().backward()
+
+
 def test_packed_tokens():
     torch.manual_seed(seed())
     q, k, v = (torch.randn(7, 4, 8, requires_grad=True) for _ in range(3))

@@ -85,17 +85,25 @@ static bauta_status gpu_find(int number, int *device, bauta_error *err)
                    seen / 10, seen % 10);
 }
 
+enum { SAME_DEVICE = -1 }; /* there is nothing to put back */
+
+/* The device is set in any case: that gives a thread its context. */
 static bauta_status gpu_enter(int device, int *before, bauta_error *err)
 {
     cudaError_t status = cudaGetDevice(before);
     if (!status)
         status = cudaSetDevice(device);
-    return status ? failed(status, "cannot use the GPU", err) : BAUTA_OK;
+    if (status)
+        return failed(status, "cannot use the GPU", err);
+    if (*before == device)
+        *before = SAME_DEVICE;
+    return BAUTA_OK;
 }
 
 static void gpu_leave(int before)
 {
-    cudaSetDevice(before);
+    if (before != SAME_DEVICE)
+        cudaSetDevice(before);
 }
 
 static bauta_status gpu_alloc(void **out, size_t bytes, bauta_error *err)
