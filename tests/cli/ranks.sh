@@ -175,6 +175,40 @@ while [ $killed -lt "$kills" ] && [ $tried -lt $((2 * kills)) ]; do
     same whole lost 00000800
 done
 
+# A run that starts on 4, loses a rank, goes on with 1, is stopped there and ends
+# on 8 is the run of 1.
+eight=$(echo "$model" | sed 's/--lanes 4/--lanes 8/')
+wait_steps() { # RUN COUNT: until there are so many lines or it has ended
+    until [ "$(wc -l 2>/dev/null <"$1/metrics.jsonl" || echo 0)" -ge "$2" ] ||
+        ! kill -0 $child 2>/dev/null; do
+        sleep 0.01
+    done
+}
+if command -v ps >/dev/null; then
+    # shellcheck disable=SC2086
+    {
+        runs 0 train $eight $long --ranks 1 --out eight text
+        "$bauta" train $eight $long --ranks 4 --out moves text >stdout \
+            2>stderr </dev/null &
+        child=$!
+        wait_steps moves 200
+        victim=$(ps -o pid= --ppid $child | sed -n 3p)
+        kill -9 $victim
+        ! wait $child || fail "a run that lost a rank ends well"
+        says stderr "was ended by signal 9"
+        "$bauta" train --resume moves --threads 1 --ranks 1 >stdout 2>stderr \
+            </dev/null &
+        child=$!
+        wait_steps moves 500
+        kill -TERM $child
+        wait $child || fail "a stopped run fails"
+        child=
+        says stderr "stopped and saved"
+        runs 0 train --resume moves --threads 1 --ranks 8
+        same eight moves 00000800
+    }
+fi
+
 # Perplexity.
 runs 0 perplexity r1/last text --lines --json
 cp stdout one

@@ -384,60 +384,67 @@ __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
 /* ---- launching --------------------------------------------------------- */
 
 template <int D, int FIXUP, int PAGED, int BIAS>
-static cudaError_t launch(const forward_params *params, int blocks,
-                          cudaStream_t stream)
+static bt_cuda_kernel kernel_of(int blocks)
 {
+    bt_cuda_kernel kernel = {};
+    static_assert(sizeof(forward_shared<D>) <= 227 * 1024,
+                  "shared memory of a block");
+    kernel.function = (const void *)attention_forward<D, FIXUP, PAGED, BIAS>;
+    kernel.grid[0] = (unsigned)blocks;
+    kernel.grid[1] = kernel.grid[2] = 1;
+    kernel.threads = GROUP * (kernel_traits<D>::groups + 1);
+    // The second kernel's prologue overlaps the first kernel.
+    kernel.start = FIXUP ? BT_START_EARLY : BT_START_AFTER;
     // The tiles' swizzle needs the 1024-byte alignment that a block's dynamic
     // shared memory has when there is no other.
-    const int bytes = sizeof(forward_shared<D>);
-    static_assert(bytes <= 227 * 1024, "shared memory of a block");
-    // The second kernel's prologue overlaps the first kernel.
-    return launch_kernel(attention_forward<D, FIXUP, PAGED, BIAS>, (unsigned)blocks,
-                         GROUP * (kernel_traits<D>::groups + 1), bytes,
-                         FIXUP ? BT_START_EARLY : BT_START_AFTER, stream,
-                         *params);
+    kernel.shared = sizeof(forward_shared<D>);
+    return kernel;
 }
 
 template <int D, int PAGED, int BIAS>
-static cudaError_t launch_pair(const forward_params *params, int blocks,
-                               cudaStream_t stream)
+static cudaError_t launch_pair(const forward_params *params, bt_cuda_pair *pair,
+                               int blocks, cudaStream_t stream)
 {
-    cudaError_t status = launch<D, 0, PAGED, BIAS>(params, blocks, stream);
-    if (!status)
-        status = launch<D, 1, PAGED, BIAS>(params, blocks, stream);
-    return status;
+    const bt_cuda_kernel kernels[] = { kernel_of<D, 0, PAGED, BIAS>(blocks),
+                                       kernel_of<D, 1, PAGED, BIAS>(blocks) };
+    void *const args[] = { (void *)params };
+    const size_t sizes[] = { sizeof(*params) };
+    return (cudaError_t)bt_cuda_launch_pair(pair, kernels, args, sizes, 1,
+                                            stream);
 }
 
 template <int D, int BIAS>
-static cudaError_t launch_both(const forward_params *params, int blocks,
-                               cudaStream_t stream)
+static cudaError_t launch_both(const forward_params *params, bt_cuda_pair *pair,
+                               int blocks, cudaStream_t stream)
 {
-    return params->table ? launch_pair<D, 1, BIAS>(params, blocks, stream)
-                         : launch_pair<D, 0, BIAS>(params, blocks, stream);
+    return params->table ? launch_pair<D, 1, BIAS>(params, pair, blocks, stream)
+                         : launch_pair<D, 0, BIAS>(params, pair, blocks, stream);
 }
 
 template <int D>
-static cudaError_t launch_any(const forward_params *params, bt_bias_kind bias,
-                              int blocks, cudaStream_t stream)
+static cudaError_t launch_any(const forward_params *params, bt_cuda_pair *pair,
+                              bt_bias_kind bias, int blocks,
+                              cudaStream_t stream)
 {
     if (bias == BT_BIAS_TENSOR)
-        return launch_both<D, BT_BIAS_TENSOR>(params, blocks, stream);
-    return bias ? launch_both<D, BT_BIAS_DISTANCE>(params, blocks, stream)
-                : launch_both<D, BT_BIAS_NONE>(params, blocks, stream);
+        return launch_both<D, BT_BIAS_TENSOR>(params, pair, blocks, stream);
+    return bias ? launch_both<D, BT_BIAS_DISTANCE>(params, pair, blocks, stream)
+                : launch_both<D, BT_BIAS_NONE>(params, pair, blocks, stream);
 }
 
-static cudaError_t launch_width(const forward_params *p, bt_bias_kind bias,
-                                size_t width, int blocks, cudaStream_t stream)
+static cudaError_t launch_width(const forward_params *p, bt_cuda_pair *pair,
+                                bt_bias_kind bias, size_t width, int blocks,
+                                cudaStream_t stream)
 {
     switch (width) {
     case 64:
-        return launch_any<64>(p, bias, blocks, stream);
+        return launch_any<64>(p, pair, bias, blocks, stream);
     case 128:
-        return launch_any<128>(p, bias, blocks, stream);
+        return launch_any<128>(p, pair, bias, blocks, stream);
     case 192:
-        return launch_any<192>(p, bias, blocks, stream);
+        return launch_any<192>(p, pair, bias, blocks, stream);
     case 256:
-        return launch_any<256>(p, bias, blocks, stream);
+        return launch_any<256>(p, pair, bias, blocks, stream);
     }
     return cudaErrorInvalidValue;
 }
@@ -494,7 +501,8 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
         result = bt_cuda_launch_anchors(&p->bias, plan, false, queue);
     }
     if (!result)
-        result = launch_width(p, bias, bt_cuda_width(d), blocks, queue);
+        result = launch_width(p, plan->pair, bias, bt_cuda_width(d), blocks,
+                              queue);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernel: %s",

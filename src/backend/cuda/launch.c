@@ -106,3 +106,95 @@ int bt_cuda_launch(const bt_cuda_kernel *kernel, void *const *args,
     return bt_cuda_launch_now(kernel, args, kernel->start == BT_START_EARLY,
                               queue);
 }
+
+/* ---- Two kernels in one launch ------------------------------------------- */
+
+void bt_cuda_pair_release(bt_cuda_pair *pair)
+{
+    if (pair->exec)
+        cudaGraphExecDestroy((cudaGraphExec_t)pair->exec);
+    if (pair->graph)
+        cudaGraphDestroy((cudaGraph_t)pair->graph);
+    *pair = (bt_cuda_pair){ 0 };
+}
+
+static cudaError_t pair_capture(bt_cuda_pair *pair,
+                                const bt_cuda_kernel *kernels,
+                                void *const *args, cudaStream_t stream)
+{
+    cudaError_t error =
+        cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal);
+    if (error)
+        return error;
+    for (int i = 0; i < 2 && !error; i++) {
+        error = (cudaError_t)bt_cuda_launch_now(
+            &kernels[i], args, kernels[i].start == BT_START_EARLY, stream);
+        if (!error)
+            error = (cudaError_t)bt_cuda_captured_node(stream, &pair->nodes[i]);
+    }
+    cudaError_t ended =
+        cudaStreamEndCapture(stream, (cudaGraph_t *)&pair->graph);
+    if (!error)
+        error = ended;
+    return error ? error
+                 : cudaGraphInstantiate((cudaGraphExec_t *)&pair->exec,
+                                        (cudaGraph_t)pair->graph, 0);
+}
+
+/* Without a graph, where something fails, there are two launches. */
+static void pair_create(bt_cuda_pair *pair, const bt_cuda_kernel *kernels,
+                        void *const *args)
+{
+    cudaStream_t stream;
+    bt_cuda_pair_release(pair);
+    cudaError_t error =
+        cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking);
+    if (!error) {
+        error = pair_capture(pair, kernels, args, stream);
+        cudaStreamDestroy(stream);
+    }
+    if (error) {
+        cudaGetLastError();
+        bt_cuda_pair_release(pair);
+    }
+    pair->function = kernels[0].function;
+    pair->used = true;
+    pair->failed = error != cudaSuccess;
+}
+
+/* A stream that is being captured records the kernels themselves. */
+static bool captures(void *queue)
+{
+    enum cudaStreamCaptureStatus status;
+    if (cudaStreamIsCapturing((cudaStream_t)queue, &status)) {
+        cudaGetLastError();
+        return true;
+    }
+    return status != cudaStreamCaptureStatusNone;
+}
+
+int bt_cuda_launch_pair(bt_cuda_pair *pair, const bt_cuda_kernel *kernels,
+                        void *const *args, const size_t *sizes, size_t count,
+                        void *queue)
+{
+    int error = cudaSuccess;
+    bool plain = !pair || bt_cuda_stepping(queue) || captures(queue);
+    // A graph takes as long to make as many launches: not for the first call.
+    if (!plain && pair->function != kernels[0].function) {
+        plain = !pair->used;
+        pair->used = true;
+        if (!plain)
+            pair_create(pair, kernels, args);
+    }
+    if (plain || pair->failed) {
+        for (int i = 0; i < 2 && !error; i++)
+            error = bt_cuda_launch(&kernels[i], args, sizes, count, queue);
+        return error;
+    }
+    for (int i = 0; i < 2 && !error; i++)
+        error =
+            bt_cuda_patch_kernel(pair->exec, pair->nodes[i], &kernels[i], args);
+    return error ? error
+                 : (int)cudaGraphLaunch((cudaGraphExec_t)pair->exec,
+                                        (cudaStream_t)queue);
+}

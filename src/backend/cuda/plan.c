@@ -36,6 +36,7 @@ typedef struct plan_host {
     unsigned char *pinned;
     size_t pinned_capacity;
     cudaEvent_t copied; /* the pinned memory was read */
+    bt_cuda_pair pair;  /* of the forward pass */
 } plan_host;
 
 size_t bt_cuda_tile_rows(size_t head_dim)
@@ -82,6 +83,7 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
     plan->multiprocessors = device.multiprocessors;
     plan->tensor_map_encode = device.tensor_map_encode;
     plan->host = host;
+    plan->pair = &host->pair;
     host->backward = backward;
     // The kernel for dense documents knows no bias.
     host->dense_queries = bt_cuda_biased(shape) ? SIZE_MAX : BT_DENSE_QUERIES;
@@ -95,6 +97,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
         return;
     plan_host *host = plan->host;
     bt_cuda_step_leave();
+    bt_cuda_pair_release(&host->pair);
     cudaFree(plan->memory);
     cudaFree(plan->table_sums);
     cudaFree(plan->table_copy);
@@ -448,7 +451,8 @@ static void forget(bt_cuda_plan *plan)
                           .memory = plan->memory,
                           .table_sums = plan->table_sums,
                           .table_sums_size = plan->table_sums_size,
-                          .host = plan->host };
+                          .host = plan->host,
+                          .pair = plan->pair };
     *plan = none;
 }
 

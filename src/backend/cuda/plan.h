@@ -62,7 +62,8 @@ struct bt_cuda_plan {
     void *table_sums; /* of the gradient of a table, see bias_kernels.h */
     void *table_copy; /* a table, likewise */
     size_t table_sums_size, table_copy_size;
-    struct plan_host *host; /* see plan.c */
+    struct plan_host *host;    /* see plan.c */
+    struct bt_cuda_pair *pair; /* of the forward pass; NULL: there is none */
 };
 
 /* Tensor maps of keys and values in pages: boxes of 64 keys of

@@ -275,8 +275,9 @@ static void record_kernel(bt_cuda_steps *s, const bt_cuda_kernel *kernel,
 /* ---- Making graphs ------------------------------------------------------- */
 
 /* The node that was captured last. */
-static cudaError_t captured_node(cudaStream_t capture, cudaGraphNode_t *node)
+int bt_cuda_captured_node(void *stream, void **node)
 {
+    cudaStream_t capture = (cudaStream_t)stream;
     enum cudaStreamCaptureStatus status;
     const cudaGraphNode_t *last = NULL;
     const cudaGraphEdgeData *edges = NULL;
@@ -301,7 +302,9 @@ static cudaError_t capture_copies(const bt_cuda_steps *s, step_part *part)
     void *args[] = { &part->copies };
     cudaError_t error =
         (cudaError_t)bt_cuda_launch_now(&kernel, args, false, s->capture);
-    return error ? error : captured_node(s->capture, &part->copy_node);
+    return error ? error
+                 : (cudaError_t)bt_cuda_captured_node(
+                       s->capture, (void **)&part->copy_node);
 }
 
 static cudaError_t capture_nodes(const bt_cuda_steps *s, step_part *part)
@@ -325,7 +328,8 @@ static cudaError_t capture_nodes(const bt_cuda_steps *s, step_part *part)
                              s->capture);
         after_kernel = true;
         if (!error)
-            error = captured_node(s->capture, &n->node);
+            error = (cudaError_t)bt_cuda_captured_node(s->capture,
+                                                       (void **)&n->node);
         n->changed = false;
     }
     return error;
@@ -428,17 +432,18 @@ static void graphs_make(bt_cuda_steps *s)
 
 /* ---- Replaying ----------------------------------------------------------- */
 
-static cudaError_t patch_kernel(cudaGraphExec_t exec, cudaGraphNode_t node,
-                                const bt_cuda_kernel *k, void **args)
+int bt_cuda_patch_kernel(void *exec, void *node, const bt_cuda_kernel *k,
+                         void *const *args)
 {
     struct cudaKernelNodeParams params = {
         .func = (void *)(uintptr_t)k->function,
         .gridDim = { k->grid[0], k->grid[1], k->grid[2] },
         .blockDim = { k->threads, 1, 1 },
         .sharedMemBytes = (unsigned)k->shared,
-        .kernelParams = args,
+        .kernelParams = (void **)(uintptr_t)args, // copied, not changed
     };
-    return cudaGraphExecKernelNodeSetParams(exec, node, &params);
+    return cudaGraphExecKernelNodeSetParams((cudaGraphExec_t)exec,
+                                            (cudaGraphNode_t)node, &params);
 }
 
 static cudaError_t part_patch(bt_cuda_steps *s, step_part *part)
@@ -448,7 +453,8 @@ static cudaError_t part_patch(bt_cuda_steps *s, step_part *part)
     if (part->copies_changed) {
         bt_cuda_kernel kernel = bt_cuda_step_copy(part->copy_count);
         void *args[] = { &part->copies };
-        error = patch_kernel(part->exec, part->copy_node, &kernel, args);
+        error = (cudaError_t)bt_cuda_patch_kernel(part->exec, part->copy_node,
+                                                  &kernel, args);
     }
     for (size_t i = part->first; i < part->end && part->changed && !error;
          i++) {
@@ -457,7 +463,8 @@ static cudaError_t part_patch(bt_cuda_steps *s, step_part *part)
         if (n->kind != KERNEL || !n->changed)
             continue;
         args_of(r, n, args);
-        error = patch_kernel(part->exec, n->node, &n->kernel, args);
+        error = (cudaError_t)bt_cuda_patch_kernel(part->exec, n->node,
+                                                  &n->kernel, args);
         n->changed = false;
         s->counts.patched++;
     }

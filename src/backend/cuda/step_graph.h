@@ -103,6 +103,12 @@ typedef struct bt_cuda_step_copies {
  * type above. */
 bt_cuda_kernel bt_cuda_step_copy(size_t count);
 
+/* Of graphs in general: the node that a stream captured last; other arguments
+ * for the kernel of a node. They return a cudaError_t. */
+int bt_cuda_captured_node(void *stream, void **node);
+int bt_cuda_patch_kernel(void *exec, void *node, const bt_cuda_kernel *kernel,
+                         void *const *args);
+
 #ifdef __cplusplus
 }
 #endif
