@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* test_schedule.c - the learning rate of every step against its formula. */
 #include "testing.h"
-#include "train/learning_rate.h"
+#include "train/optimizer.h"
 
 #include <math.h>
 

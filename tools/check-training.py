@@ -191,7 +191,7 @@ def options_of(**given):
 
 
 def rate_of(o, step):
-    """src/train/learning_rate.c."""
+    """bt_learning_rate() of src/train/optimizer.c."""
     if step <= o.warmup_steps:
         return o.learning_rate * step / o.warmup_steps
     x = min((step - o.warmup_steps) / (o.max_steps - o.warmup_steps), 1.0)

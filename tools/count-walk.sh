@@ -1,6 +1,6 @@
 #!/bin/sh
 # SPDX-License-Identifier: Apache-2.0
-# Counts the files of src/ in which code runs, and the deepest stack, for a
+# Counts the files of src/ in which code runs and the deepest stack, for a
 # training step and for generated tokens: docs/architecture.md has the figures.
 #
 #   tools/count-walk.sh [SOURCE [BUILD]]   the counts and the deepest stacks
@@ -74,11 +74,13 @@ count() { # FUNCTION
     END {
         for (path in functions) {
             files++
+            headers += path ~ /\.h$/
             if (all)
                 print path ":" functions[path] | "sort"
         }
         close("sort")
-        print entry ": " files " files, " deepest " frames:" way
+        print entry ": " files - headers " sources and " headers \
+            " headers, " deepest " frames:" way
     }' "$1"
 }
 
@@ -86,7 +88,7 @@ train model "$bauta" >/dev/null 2>&1
 # shellcheck disable=SC2046 # several words
 train watched $(watch bauta_trainer_step) "$bauta" >/dev/null 2>&1
 # shellcheck disable=SC2046
-$(watch bauta_generator_step) "$bauta" generate model -p "You may" -n 8 --greedy \
-    --threads 1 >/dev/null 2>&1
+echo "You may" | $(watch bauta_generator_step) "$bauta" generate model -n 8 \
+    --greedy --threads 1 >/dev/null 2>&1
 count bauta_trainer_step
 count bauta_generator_step

@@ -9,6 +9,7 @@
 #include "mask/mask.h"
 #include "mask/plan.h"
 #include "model/api.h"
+#include "model/layer_mask.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,6 +6,7 @@
 #include "base/sized.h"
 #include "mask/mask.h"
 #include "model/api.h"
+#include "model/layer_mask.h"
 
 #include <math.h>
 #include <string.h>

@@ -2,6 +2,11 @@
 /* layer_mask.c - see layer_mask.h. */
 #include "model/layer_mask.h"
 
+bool bt_positions_in_table(bt_position_kind kind)
+{
+    return kind == BT_POSITIONS_LEARNED || kind == BT_POSITIONS_SINUSOIDAL;
+}
+
 size_t bt_layer_window(const bt_model_config *config, size_t layer)
 {
     size_t period = config->window_period;

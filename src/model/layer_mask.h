@@ -9,6 +9,9 @@
 #include "model/model_config.h"
 #include "runtime/plan_cache.h"
 
+/* Whether positions are rows of a table, which bounds the length of texts. */
+bool bt_positions_in_table(bt_position_kind kind);
+
 /* The sliding window of a decoder layer; 0: none. */
 size_t bt_layer_window(const bt_model_config *config, size_t layer);
 

@@ -5,6 +5,7 @@
 #include "base/error.h"
 #include "base/memory.h"
 #include "base/size.h"
+#include "model/layer_mask.h"
 
 #include <math.h>
 

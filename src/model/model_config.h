@@ -22,12 +22,6 @@ typedef enum bt_position_kind {
     BT_POSITIONS_ALIBI     /* scores fall with the distance, by head */
 } bt_position_kind;
 
-/* Whether positions are rows of a table, which bounds the length of texts. */
-static inline bool bt_positions_in_table(bt_position_kind kind)
-{
-    return kind == BT_POSITIONS_LEARNED || kind == BT_POSITIONS_SINUSOIDAL;
-}
-
 /* Rotary position embeddings, with or without Llama 3's frequency scaling. */
 typedef struct bt_rope_config {
     double theta;

@@ -8,6 +8,7 @@
 #include "base/size.h"
 #include "formats/weight_files.h"
 #include "model/init_weights.h"
+#include "model/layer_mask.h"
 #include "model/unexpected_tensors.h"
 
 #include <math.h>

@@ -248,10 +248,22 @@ typedef struct token_finder {
     bauta_error *err;
 } token_finder;
 
+/* The end, at most `hi`, of the last byte that some token ends with; f->lo if
+ * there is none. Most bytes of a text are skipped here. */
+static size_t last_byte_end(const token_finder *f, const automaton *t,
+                            size_t hi)
+{
+    while (hi > f->lo && !t->first[(unsigned char)f->text[hi - 1]])
+        hi--;
+    return hi;
+}
+
 static bauta_status find_matches(token_finder *f, const automaton *t)
 {
     uint32_t at = 0;
     for (size_t i = t->count ? f->hi : f->lo; i > f->lo; i--) {
+        if (at == 0 && (i = last_byte_end(f, t, i)) == f->lo)
+            break;
         at = next_state(t, at, (unsigned char)f->text[i - 1]);
         uint32_t token = t->nodes[at].token;
         if (token == NONE)

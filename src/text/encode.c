@@ -244,6 +244,8 @@ static bauta_status encode(encoding *e, const bauta_tokenizer *tokenizer,
     bauta_status status =
         bt_aligned_text_init(&e->splits.text, text, length, 0, err);
     e->repaired = e->splits.text.owned != NULL;
+    if (!status) // most texts have over 4 bytes a token, and need no more
+        status = bt_subword_reserve_tokens(&e->work, length / 4 + 1, err);
     if (!status)
         status = prepare(tokenizer, &e->splits, literal, err);
     if (!status)

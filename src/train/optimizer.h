@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* optimizer.h - AdamW over the parameters of a model.
+/* optimizer.h - AdamW over the parameters of a model, and its learning rate.
  *
  * A step computes the global gradient norm, clips the gradients by it, and
  * updates every parameter (adamw in backend.h). All sums have a fixed order, so
@@ -41,6 +41,11 @@ bauta_status bt_optimizer_share(bt_optimizer *optimizer, bt_comm *comm,
  * nothing is allocated. */
 bauta_status bt_optimizer_step(bt_optimizer *optimizer, double learning_rate,
                                double *norm, bauta_error *err);
+
+/* The learning rate of a step, counted from 1. It grows linearly over the
+ * warmup steps, then follows the schedule. It is computed with basic arithmetic
+ * and square roots only, whose bits are the same on every machine. */
+double bt_learning_rate(const bauta_train_options *options, size_t step);
 
 /* Set all gradients to 0. */
 bauta_status bt_optimizer_zero(bt_optimizer *optimizer, bauta_error *err);

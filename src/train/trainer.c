@@ -9,7 +9,6 @@
 #include "base/sized.h"
 #include "model/model_call.h"
 #include "runtime/context.h"
-#include "train/learning_rate.h"
 #include "train/model_optimizer.h"
 
 #include <math.h>

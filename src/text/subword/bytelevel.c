@@ -33,7 +33,11 @@ bool bt_bytelevel_decode(char *out, size_t *out_size, const char *text,
 {
     size_t count = 0;
     for (size_t i = 0, length; i < size; i += length) {
-        int byte = byte_of(bt_utf8_decode(text + i, size - i, &length));
+        int byte = (unsigned char)text[i];
+        if (byte > 32 && byte < 127) // most bytes represent themselves
+            length = 1;
+        else
+            byte = byte_of(bt_utf8_decode(text + i, size - i, &length));
         if (byte < 0)
             return false;
         out[count++] = (char)byte;
