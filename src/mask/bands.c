@@ -287,11 +287,19 @@ void bt_row_tile_skip(bt_row_tile *tile, const bt_origin_group *origin)
 
 /* ---- Segments ------------------------------------------------------------ */
 
-/* From block `at` on, `bit` is the other way round. */
-typedef struct bt_block_edge {
-    size_t at;
-    uint32_t bit;
-} bt_block_edge;
+/* From a block on, a bit is the other way round: the block, then the bit, in
+ * one number, so that edges are sorted as such. */
+enum { EDGE_BITS = 2 * BT_SEES_ALL };
+
+static uint64_t edge_of(size_t block, uint32_t bit)
+{
+    return (uint64_t)block << EDGE_BITS | bit;
+}
+
+static size_t block_of(uint64_t edge)
+{
+    return (size_t)(edge >> EDGE_BITS);
+}
 
 static bauta_status reserve_lists(bt_band_scan *scan, size_t spans,
                                   bauta_error *err)
@@ -308,32 +316,30 @@ static bauta_status add_edges(bt_band_scan *scan, bt_spans blocks, uint32_t bit,
 {
     if (BT_ARRAY_RESERVE(scan->edges, scan->edge_capacity, scan->edge_count,
                          2 * blocks.count))
-        return no_memory(err, bt_size_mul(blocks.count, sizeof(bt_block_edge)));
+        return no_memory(err, bt_size_mul(blocks.count, sizeof(*scan->edges)));
     for (size_t k = 0; k < blocks.count; k++) {
-        scan->edges[scan->edge_count++] =
-            (bt_block_edge){ blocks.at[k].lo, bit };
-        scan->edges[scan->edge_count++] =
-            (bt_block_edge){ blocks.at[k].hi, bit };
+        scan->edges[scan->edge_count++] = edge_of(blocks.at[k].lo, bit);
+        scan->edges[scan->edge_count++] = edge_of(blocks.at[k].hi, bit);
     }
     return BAUTA_OK;
 }
 
 static int edge_order(const void *a, const void *b)
 {
-    const bt_block_edge *x = a, *y = b;
-    return x->at < y->at ? -1 : x->at > y->at;
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
 }
 
-static void sort_edges(bt_block_edge *edges, size_t count)
+static void sort_edges(uint64_t *edges, size_t count)
 {
     if (count > 64) {
         qsort(edges, count, sizeof(*edges), edge_order);
         return;
     }
     for (size_t i = 1; i < count; i++) {
-        bt_block_edge edge = edges[i];
+        uint64_t edge = edges[i];
         size_t k = i;
-        for (; k > 0 && edges[k - 1].at > edge.at; k--)
+        for (; k > 0 && edges[k - 1] > edge; k--)
             edges[k] = edges[k - 1];
         edges[k] = edge;
     }
@@ -342,7 +348,7 @@ static void sort_edges(bt_block_edge *edges, size_t count)
 /* From edges to segments, none of which sees nothing. */
 static bauta_status make_segments(bt_band_scan *scan, bauta_error *err)
 {
-    const bt_block_edge *edges = scan->edges;
+    const uint64_t *edges = scan->edges;
     uint32_t bits = 0;
     scan->segment_count = 0;
     if (BT_ARRAY_RESERVE(scan->segments, scan->segment_capacity, 0,
@@ -351,10 +357,11 @@ static bauta_status make_segments(bt_band_scan *scan, bauta_error *err)
             err, bt_size_mul(scan->edge_count, sizeof(bt_block_segment)));
     sort_edges(scan->edges, scan->edge_count);
     for (size_t i = 0; i < scan->edge_count; i++) {
-        bits ^= edges[i].bit;
-        if (bits && edges[i + 1].at > edges[i].at)
+        bits ^= edges[i] & (((uint32_t)1 << EDGE_BITS) - 1);
+        if (bits && block_of(edges[i + 1]) > block_of(edges[i]))
             scan->segments[scan->segment_count++] =
-                (bt_block_segment){ edges[i].at, edges[i + 1].at, bits };
+                (bt_block_segment){ block_of(edges[i]), block_of(edges[i + 1]),
+                                    bits };
     }
     return BAUTA_OK;
 }
@@ -597,13 +604,10 @@ bauta_status bt_scan_shape(bt_band_scan *scan, const bt_bands *bands,
 
 static uint64_t hash_of(const bt_bit_shape *shape)
 {
-    uint64_t hash = shape->count, two = 0;
-    for (size_t i = 0; i + 1 < shape->count; i += 2) {
-        memcpy(&two, shape->at + i, sizeof(two));
-        hash = bt_hash_mix(hash ^ two, BT_HASH_ODD);
-    }
-    return bt_hash_mix(hash ^ (uint32_t)shape->at[shape->count - 1],
-                       BT_HASH_ODD);
+    uint64_t hash = shape->count;
+    for (size_t i = 0; i < shape->count; i++)
+        hash = (hash ^ (uint32_t)shape->at[i]) * BT_HASH_ODD;
+    return bt_hash_mix(hash, BT_HASH_ODD);
 }
 
 bauta_status bt_scan_begin(bt_band_scan *scan, bauta_error *err)
@@ -701,24 +705,43 @@ void bt_band_scan_release(bt_band_scan *scan)
 
 /* ---- Bits ---------------------------------------------------------------- */
 
-/* Set the bits [lo, hi) of row `row`. */
-static void set_bits(uint64_t *words, const bt_bit_layout *layout, size_t row,
-                     size_t lo, size_t hi)
+/* Where a range of bits begins or ends in the first of some rows, and how far
+ * it moves from row to row: 0 or 1. */
+typedef struct bit_end {
+    int32_t at, step;
+} bit_end;
+
+/* The lowest `count` bits, 0 to 64. */
+static uint64_t low_bits(int32_t count)
 {
-    words += row * layout->row;
-    while (lo < hi) {
-        size_t block = lo / 64, bit = lo % 64;
-        size_t count = bt_size_min(64 - bit, hi - lo);
-        size_t at = layout->pairs ? block / 2 * layout->block + block % 2
-                                  : block * layout->block;
-        words[at] |= UINT64_MAX >> (64 - count) << bit;
-        lo += count;
-    }
+    return count < 64 ? ((uint64_t)1 << count) - 1 : UINT64_MAX;
 }
 
-static size_t clip(int32_t at, int32_t end)
+static int32_t clip(int32_t at, int32_t begin, int32_t end)
 {
-    return (size_t)(at < 0 ? 0 : at > end ? end : at);
+    return at < begin ? begin : at > end ? end : at;
+}
+
+/* Set the bits from lo to hi, within [begin, end), of `rows` rows. */
+static void set_bits(uint64_t *words, const bt_bit_layout *layout, int32_t rows,
+                     bit_end lo, bit_end hi, int32_t begin, int32_t end)
+{
+    int32_t first = clip(lo.at, begin, end);
+    int32_t last = clip(hi.at + hi.step * (rows - 1), begin, end);
+    for (int32_t block = first / 64; block * 64 < last; block++) {
+        int32_t from = clip(begin - block * 64, 0, 64);
+        int32_t to = clip(end - block * 64, 0, 64);
+        int32_t low = lo.at - block * 64, high = hi.at - block * 64;
+        size_t b = (size_t)block;
+        uint64_t *word = words + (layout->pairs ? b / 2 * layout->block + b % 2
+                                                : b * layout->block);
+        for (int32_t row = 0; row < rows; row++, word += layout->row) {
+            *word |=
+                low_bits(clip(high, from, to)) & ~low_bits(clip(low, from, to));
+            low += lo.step;
+            high += hi.step;
+        }
+    }
 }
 
 void bt_scan_fill_rows(const bt_band_scan *scan, uint64_t *words,
@@ -731,15 +754,14 @@ void bt_scan_fill_rows(const bt_band_scan *scan, uint64_t *words,
         const int32_t *band = at;
         at += BAND_HEAD;
         for (int32_t k = 0; k < band[2]; k++, at += SPAN_SIZE)
-            for (int32_t row = band[0]; row < band[1]; row++) {
-                int32_t moved = row - band[0];
-                set_bits(words, &layout, (size_t)row,
-                         clip(at[0] + at[1] * moved, keys),
-                         clip(at[2] + at[3] * moved, keys));
-            }
+            set_bits(words + (size_t)band[0] * layout.row, &layout,
+                     band[1] - band[0], (bit_end){ at[0], at[1] },
+                     (bit_end){ at[2], at[3] }, 0, keys);
     }
 }
 
+/* The rows that see a key are those that end after it and begin at it or
+ * before. */
 void bt_scan_fill_keys(const bt_band_scan *scan, uint64_t *words,
                        bt_bit_layout layout)
 {
@@ -751,18 +773,15 @@ void bt_scan_fill_keys(const bt_band_scan *scan, uint64_t *words,
         int32_t rows = band[1] - band[0];
         at += BAND_HEAD;
         for (int32_t k = 0; k < band[2]; k++, at += SPAN_SIZE) {
-            size_t first = clip(at[0], keys);
-            size_t last = clip(at[2] + at[3] * (rows - 1), keys);
-            for (size_t key = first; key < last; key++) {
-                int32_t j = (int32_t)key;
-                // Rows that end after the key, and begin at it or before.
-                int32_t lo = at[2] > j ? 0 : at[3] ? j + 1 - at[2] : rows;
-                int32_t hi = at[1] ? j + 1 - at[0] : rows;
-                hi = hi < rows ? hi : rows;
-                if (lo < hi)
-                    set_bits(words, &layout, key, (size_t)(band[0] + lo),
-                             (size_t)(band[0] + hi));
-            }
+            int32_t first = clip(at[0], 0, keys);
+            int32_t last = clip(at[2] + at[3] * (rows - 1), 0, keys);
+            bit_end lo = { band[0], 0 }, hi = { band[1], 0 };
+            if (at[3])
+                lo = (bit_end){ band[0] + first + 1 - at[2], 1 };
+            if (at[1])
+                hi = (bit_end){ band[0] + first + 1 - at[0], 1 };
+            set_bits(words + (size_t)first * layout.row, &layout, last - first,
+                     lo, hi, band[0], band[1]);
         }
     }
 }

@@ -99,7 +99,7 @@ typedef struct bt_known_bits {
 typedef struct bt_band_scan {
     bauta_span *list[3];
     size_t list_capacity[3];
-    struct bt_block_edge *edges;
+    uint64_t *edges;
     size_t edge_count, edge_capacity;
     bt_block_segment *segments;
     size_t segment_count, segment_capacity;

@@ -150,6 +150,40 @@ static bauta_status plans_get(bt_model_call *call, bt_forward_input *input,
     return status;
 }
 
+static bauta_status all_plans_get(bt_model_call *call, bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
+    if (call->source)
+        status = plans_get(call, &call->encoder, BAUTA_ATTENTION_ENCODER, err);
+    if (!status && call->target)
+        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_DECODER, err);
+    if (!status && call->source && call->target)
+        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_CROSS, err);
+    return status;
+}
+
+static bt_packed_batch lengths_of(const bauta_batch *batch)
+{
+    if (!batch)
+        return (bt_packed_batch){ 0 };
+    return (bt_packed_batch){ .axis = { batch->count, batch->lengths, 0 } };
+}
+
+bauta_status bt_model_plans_ahead(bauta_context *context,
+                                  const bauta_model *model,
+                                  const bauta_batch *source,
+                                  const bauta_batch *target, bauta_error *err)
+{
+    bt_model_call call = { .context = context,
+                           .tape = context->tape,
+                           .model = model->store->model,
+                           .source = source,
+                           .target = target,
+                           .encoder_batch = lengths_of(source),
+                           .decoder_batch = lengths_of(target) };
+    return all_plans_get(&call, err);
+}
+
 bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
                                    bauta_error *err)
 {
@@ -164,13 +198,7 @@ bauta_status bt_model_call_prepare(bt_model_call *call, bool recording,
         return status;
     call->encoder = input_of(&call->encoder_batch);
     call->decoder = input_of(&call->decoder_batch);
-    if (call->source)
-        status = plans_get(call, &call->encoder, BAUTA_ATTENTION_ENCODER, err);
-    if (!status && call->target)
-        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_DECODER, err);
-    if (!status && call->source && call->target)
-        status = plans_get(call, &call->decoder, BAUTA_ATTENTION_CROSS, err);
-    return status;
+    return all_plans_get(call, err);
 }
 
 /* ---- running ----------------------------------------------------------- */
@@ -343,9 +371,9 @@ static bt_dropout_input dropout_of(bt_model_call *call,
     return dropout;
 }
 
-static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
-                             const bauta_loss_options *options, bt_loss *loss,
-                             bauta_error *err)
+static bauta_status loss_queue(bt_model_call *call, const uint32_t *labels,
+                               const bauta_loss_options *options, bt_loss *loss,
+                               bauta_error *err)
 {
     bt_model *model = call->model;
     const bt_packed_batch *rows = output_rows(call);
@@ -368,28 +396,24 @@ static bauta_status loss_run(bt_model_call *call, const uint32_t *labels,
     bauta_status status = bt_tape_status(call->tape, err);
     if (!status && bt_tape_recording(call->tape))
         status = bt_tape_backward(call->tape, err);
-    if (status)
-        return status;
-    bt_loss_read(call->tape, loss);
-    return bt_tape_status(call->tape, err);
+    return status;
 }
 
-bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
-                           const bauta_batch *source, const bauta_batch *target,
-                           const uint32_t *labels,
-                           const bauta_loss_options *options, bool gradients,
-                           double *loss, size_t *counted, bauta_error *err)
+bauta_status bt_model_loss_queue(bt_loss *loss, bauta_context *context,
+                                 const bauta_model *model,
+                                 const bauta_batch *source,
+                                 const bauta_batch *target,
+                                 const uint32_t *labels,
+                                 const bauta_loss_options *options,
+                                 bool gradients, bauta_error *err)
 {
     bt_model_call call;
-    bt_loss result;
     bauta_loss_options chosen;
     bauta_status status =
         bt_model_call_check(&call, context, model, source, target, err);
-    if (status)
-        return status;
-    BT_NEED(loss, err);
-    status = BT_SIZED_READ(&chosen, BAUTA_LOSS_OPTIONS_INIT, options, "options",
-                           err);
+    if (!status)
+        status = BT_SIZED_READ(&chosen, BAUTA_LOSS_OPTIONS_INIT, options,
+                               "options", err);
     if (!status)
         status = options_check(&chosen, err);
     if (!status)
@@ -401,15 +425,17 @@ bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
     if (!status)
         status = bt_model_call_prepare(&call, gradients, err);
     if (!status)
-        status = loss_run(&call, labels, &chosen, &result, err);
+        status = loss_queue(&call, labels, &chosen, loss, err);
     if (!status && gradients)
         status = bt_model_finish_write(model, context, err);
-    if (status)
-        return status;
-    *loss = result.loss;
-    if (counted)
-        *counted = result.counted;
-    return BAUTA_OK;
+    return status;
+}
+
+bauta_status bt_model_loss_read(bauta_context *context, bt_loss *loss,
+                                bauta_error *err)
+{
+    bt_loss_read(context->tape, loss);
+    return bt_tape_status(context->tape, err);
 }
 
 bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
@@ -418,10 +444,21 @@ bauta_status bauta_model_loss(bauta_context *context, bauta_model *model,
                               const bauta_loss_options *options, double *loss,
                               size_t *counted, bauta_error *err)
 {
+    bt_loss result;
     BT_NEED(context, err);
     BT_NEED(model, err);
-    return bt_model_loss(context, model, source, target, labels, options,
-                         model->trainable, loss, counted, err);
+    BT_NEED(loss, err);
+    bauta_status status =
+        bt_model_loss_queue(&result, context, model, source, target, labels,
+                            options, model->trainable, err);
+    if (!status)
+        status = bt_model_loss_read(context, &result, err);
+    if (status)
+        return status;
+    *loss = result.loss;
+    if (counted)
+        *counted = result.counted;
+    return BAUTA_OK;
 }
 
 /* ---- log-probabilities -------------------------------------------------- */

@@ -39,13 +39,24 @@ bt_tensor *bt_model_call_stacks(bt_model_call *call);
 bauta_status bt_model_call_run(bt_model_call *call,
                                const bauta_outputs *outputs, bauta_error *err);
 
-/* bauta_model_loss() with gradients, which need a trainable model, or without;
- * without them there is no dropout either. */
-bauta_status bt_model_loss(bauta_context *context, bauta_model *model,
-                           const bauta_batch *source, const bauta_batch *target,
-                           const uint32_t *labels,
-                           const bauta_loss_options *options, bool gradients,
-                           double *loss, size_t *counted, bauta_error *err);
+/* bauta_model_loss() in two parts, so that the caller can work while a device
+ * does: queue everything, then wait for the loss. With gradients, which need a
+ * trainable model, or without; without them there is no dropout either. */
+bauta_status bt_model_loss_queue(bt_loss *loss, bauta_context *context,
+                                 const bauta_model *model,
+                                 const bauta_batch *source,
+                                 const bauta_batch *target,
+                                 const uint32_t *labels,
+                                 const bauta_loss_options *options,
+                                 bool gradients, bauta_error *err);
+bauta_status bt_model_loss_read(bauta_context *context, bt_loss *loss,
+                                bauta_error *err);
+/* Make the plans of packed batches whose turn comes next, in place of those of
+ * the call that is queued. Of the batches only the lengths are read. */
+bauta_status bt_model_plans_ahead(bauta_context *context,
+                                  const bauta_model *model,
+                                  const bauta_batch *source,
+                                  const bauta_batch *target, bauta_error *err);
 
 /* ---- check_finite.c ------------------------------------------------------ */
 

@@ -63,7 +63,8 @@ static bauta_status sequential(bauta_trainer *t, const bt_train_batch *from,
             if (from->labels[at.row + i] == BAUTA_IGNORE)
                 continue;
             partial_set(&t->partial, from, s, at, i + 1);
-            status = bt_microbatch_run(t, &t->partial, total, true, &one, err);
+            status = bt_microbatch_run(t, &t->partial, total, true, false, &one,
+                                       err);
             if (!status)
                 *loss += one;
         }
@@ -194,5 +195,6 @@ bauta_status bt_train_mode_run(bauta_trainer *t, bauta_train_mode mode,
         status = free_inputs(t, data, err);
     else if (mode == BAUTA_MODE_SCHEDULED)
         status = scheduled_inputs(t, data, err);
-    return status ? status : bt_microbatch_run(t, data, total, true, loss, err);
+    return status ? status
+                  : bt_microbatch_run(t, data, total, true, false, loss, err);
 }

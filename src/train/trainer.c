@@ -379,9 +379,9 @@ void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *t,
             : NULL;
 }
 
-bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
-                               size_t total, bool train, double *loss,
-                               bauta_error *err)
+static bauta_status microbatch_queue(bt_loss *loss, bauta_trainer *t,
+                                     const bt_train_batch *data, size_t total,
+                                     bool train, bauta_error *err)
 {
     const bauta_train_options *o = &t->options;
     bauta_loss_options options = BAUTA_LOSS_OPTIONS_INIT;
@@ -396,9 +396,9 @@ bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
     }
     options.source_keys = masked ? data->token_keys : data->source_keys;
     options.target_keys = data->token_keys;
-    return bt_model_loss(t->context, t->model, microbatch.read_source,
-                         microbatch.read_target, data->labels, &options, train,
-                         loss, NULL, err);
+    return bt_model_loss_queue(loss, t->context, t->model,
+                               microbatch.read_source, microbatch.read_target,
+                               data->labels, &options, train, err);
 }
 
 /* ---- a batch, in micro-batches ----------------------------------------- */
@@ -409,6 +409,7 @@ typedef struct batch {
     size_t count;
     bauta_train_mode mode;
     bool evaluate;          /* the loss only */
+    bool ahead;             /* the next one of the epoch follows it */
     size_t counted, tokens; /* of all micro-batches */
     size_t total;           /* labels of all lanes; 0: those of this batch */
     size_t filled;          /* sequences in the trainer's train_batch */
@@ -428,6 +429,50 @@ static size_t microbatch_length(const bauta_trainer *t, const batch *b,
             break;
     }
     return i - first;
+}
+
+/* Make the plans of the next batch, or of its first part, while the device
+ * works on this one. The prefixes of the prefix objective are not known yet. */
+static bauta_status plans_ahead(bauta_trainer *t, bauta_error *err)
+{
+    bt_train_batch *lengths = &t->partial;
+    bt_microbatch microbatch;
+    size_t *offsets = t->epoch.batch_offsets + t->batch + 1;
+    if (t->batch + 1 >= t->epoch.batch_count ||
+        t->options.objective == BAUTA_OBJECTIVE_PREFIX)
+        return BAUTA_OK;
+    batch next = { .corpus = t->corpus,
+                   .list = t->epoch.examples + offsets[0],
+                   .count = offsets[1] - offsets[0] };
+    size_t count = microbatch_length(t, &next, 0);
+    bauta_status status = bt_train_batch_reserve(lengths, count, 0, 0, err);
+    if (status)
+        return status;
+    lengths->count = count;
+    for (size_t i = 0; i < count; i++) {
+        lengths->lengths[i] = next.list[i].count;
+        if (t->corpus->pairs)
+            lengths->source_lengths[i] = bt_corpus_side_length(
+                &t->corpus->source, next.list[i].document);
+    }
+    bt_microbatch_set(&microbatch, t, lengths);
+    return bt_model_plans_ahead(t->context, t->model, microbatch.read_source,
+                                microbatch.read_target, err);
+}
+
+bauta_status bt_microbatch_run(bauta_trainer *t, const bt_train_batch *data,
+                               size_t total, bool train, bool ahead,
+                               double *loss, bauta_error *err)
+{
+    bt_loss queued;
+    bauta_status status = microbatch_queue(&queued, t, data, total, train, err);
+    if (!status && ahead)
+        status = plans_ahead(t, err);
+    if (!status)
+        status = bt_model_loss_read(t->context, &queued, err);
+    if (!status)
+        *loss = queued.loss;
+    return status;
 }
 
 static bauta_status microbatch_fill(bauta_trainer *t, const batch *b,
@@ -467,8 +512,9 @@ static bauta_status batch_run(bauta_trainer *t, batch *b, double *loss,
             status = microbatch_fill(t, b, first, n, err);
         if (!status && t->train_batch.label_count)
             status = b->mode == BAUTA_MODE_PARALLEL
-                         ? bt_microbatch_run(t, &t->train_batch, total,
-                                             !b->evaluate, &part, err)
+                         ? bt_microbatch_run(
+                               t, &t->train_batch, total, !b->evaluate,
+                               b->ahead && first + n == b->count, &part, err)
                          : bt_train_mode_run(t, b->mode, &t->train_batch, total,
                                              &part, err);
         *loss += part;
@@ -733,6 +779,7 @@ bauta_status bauta_trainer_step(bauta_trainer *t, bauta_train_report *report,
     if (status)
         return status;
     batch b = next_batch(t, t->options.mode);
+    b.ahead = t->lanes.all <= 1;
     if (t->lanes.all > 1)
         status = lanes_run(t, &b, &loss, err);
     else if (!(status = bt_trainer_zero(t, err)))

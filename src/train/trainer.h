@@ -51,10 +51,12 @@ void bt_microbatch_set(bt_microbatch *microbatch, const bauta_trainer *trainer,
 
 /* The loss of a micro-batch by teacher forcing: its mean times its share of the
  * `total` labels of the batch. To train, with gradients, dropout and label
- * smoothing; to evaluate, without. */
+ * smoothing; to evaluate, without. With `ahead` the plans of the next batch of
+ * the epoch are made while the device works on this one. */
 bauta_status bt_microbatch_run(bauta_trainer *trainer,
                                const bt_train_batch *data, size_t total,
-                               bool train, double *loss, bauta_error *err);
+                               bool train, bool ahead, double *loss,
+                               bauta_error *err);
 
 /* Set the gradients of the model to 0. */
 bauta_status bt_trainer_zero(bauta_trainer *trainer, bauta_error *err);

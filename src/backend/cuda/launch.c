@@ -10,9 +10,8 @@
 #include <stdint.h>
 
 enum {
-    SHARED_UNASKED = 48 << 10, /* bytes that every kernel may have */
-    SHARED_KERNELS = 512,      /* a power of 2 */
-    SHARED_GPUS = 16           /* GPUs that the table knows */
+    SHARED_KERNELS = 512, /* a power of 2 */
+    SHARED_GPUS = 16      /* GPUs that the table knows */
 };
 
 /* The shared memory that kernels have been allowed on each GPU. Asking for it
@@ -46,7 +45,7 @@ static cudaError_t allow_shared(const bt_cuda_kernel *kernel)
     static pthread_mutex_t raising = PTHREAD_MUTEX_INITIALIZER;
     size_t bytes = kernel->shared_limit ? kernel->shared_limit : kernel->shared;
     int gpu = 0;
-    if (bytes <= SHARED_UNASKED)
+    if (!bytes) // any more may exceed 48 KB with what the kernel declares
         return cudaSuccess;
     cudaError_t error = cudaGetDevice(&gpu);
     if (error)
