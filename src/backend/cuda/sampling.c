@@ -406,84 +406,134 @@ static bt_cuda_beam_row beam_row_of(token_lists *l, const bt_beam_item *item,
     };
 }
 
-/* Results of one beam search on the GPU. */
+/* Beam searches whose rows follow each other and that want as many
+ * continuations: one launch. */
+typedef struct beam_run {
+    bt_beam_item *items;
+    size_t count, rows, want;
+    size_t most_beams; /* of an item */
+} beam_run;
+
+static beam_run beam_run_of(bt_beam_item *items, size_t count)
+{
+    beam_run run = { items, 0, 0, items[0].want, 0 };
+    while (run.count < count && items[run.count].want == run.want &&
+           items[run.count].row == items[0].row + run.rows) {
+        run.rows += items[run.count].beams;
+        run.most_beams = bt_size_max(run.most_beams, items[run.count].beams);
+        run.count++;
+    }
+    return run;
+}
+
+/* Results of a run on the GPU. */
 typedef struct beam_results {
-    int32_t status;
-    uint32_t count;
-    bt_cuda_beam_choice choices[]; /* (want) */
+    int32_t *status;              /* (count) */
+    uint32_t *counts;             /* (count) */
+    bt_cuda_beam_choice *choices; /* (count, want) */
 } beam_results;
 
-static void choices_read(bt_beam_item *item, const beam_results *r)
+static size_t results_cut(beam_results *r, void *memory, const beam_run *run)
 {
-    item->status = (bt_sample_status)r->status;
-    item->count = r->count;
-    for (size_t i = 0; i < r->count; i++)
+    size_t choices = bt_size_round(2 * run->count * sizeof(uint32_t), 16);
+    char *at = memory;
+    if (r)
+        *r = (beam_results){ memory, (void *)(at + run->count * 4),
+                             (void *)(at + choices) };
+    return choices + run->count * run->want * sizeof(bt_cuda_beam_choice);
+}
+
+static void choices_read(bt_beam_item *item, int32_t status, uint32_t count,
+                         const bt_cuda_beam_choice *choices)
+{
+    item->status = (bt_sample_status)status;
+    item->count = count;
+    for (size_t i = 0; i < count; i++)
         item->choices[i] =
-            (bt_beam_choice){ r->choices[i].score, r->choices[i].beam,
-                              r->choices[i].token, r->choices[i].logprob };
+            (bt_beam_choice){ choices[i].score, choices[i].beam,
+                              choices[i].token, choices[i].logprob };
     if (!item->status && !item->count)
         item->status = BT_SAMPLE_ALL_MASKED;
 }
 
-static void beams_write(const sampling_block *b, const bt_beam_item *item,
-                        size_t group)
+/* The rows and groups of a run; without a block only tokens are counted. */
+static void beams_write(const sampling_block *b, token_lists *l,
+                        const beam_run *run, size_t groups)
 {
-    bt_cuda_beam_row *rows = (void *)(b->host + b->rows);
-    bt_cuda_beam_group *to = (void *)(b->host + group);
-    token_lists l = { (void *)(b->host + b->lists),
-                      (const void *)(b->device + b->lists), 0 };
-    for (size_t i = 0; i < item->beams; i++)
-        rows[i] = beam_row_of(&l, item, i);
-    *to = (bt_cuda_beam_group){ 0, (uint32_t)item->beams };
+    size_t row = 0;
+    for (size_t i = 0; i < run->count; i++) {
+        const bt_beam_item *item = &run->items[i];
+        if (b)
+            ((bt_cuda_beam_group *)(void *)(b->host + groups))[i] =
+                (bt_cuda_beam_group){ (uint32_t)row, (uint32_t)item->beams };
+        for (size_t k = 0; k < item->beams; k++, row++) {
+            bt_cuda_beam_row one = beam_row_of(l, item, k);
+            if (b)
+                ((bt_cuda_beam_row *)(void *)(b->host + b->rows))[row] = one;
+        }
+    }
 }
 
-static bauta_status run_beam(bt_cuda_stream *stream, const bt_tensor *logits,
-                             bt_beam_item *item, bauta_error *err)
+static bauta_status beams_queue(bt_cuda_stream *stream, const sampling_block *b,
+                                const bt_tensor *logits, const beam_run *run,
+                                size_t groups, bauta_error *err)
+{
+    bt_tensor z = bt_tensor_rows(logits, run->items[0].row, run->rows);
+    beam_results to;
+    results_cut(&to, b->device + b->results, run);
+    bt_cuda_beam_args own = { .rows = run->rows,
+                              .vocab = logits->columns,
+                              .groups = run->count,
+                              .want = run->want,
+                              .most_beams = run->most_beams,
+                              .dtype = logits->dtype,
+                              .logits = bt_cuda_read(&z),
+                              .how = (const void *)(b->device + b->rows),
+                              .group = (const void *)(b->device + groups),
+                              .choices = to.choices,
+                              .counts = to.counts,
+                              .status = to.status,
+                              .work = (void *)(b->device + b->work),
+                              .workspace = b->device + b->workspace };
+    return bt_cuda_beam(&own, stream->queue, err);
+}
+
+static bauta_status beams_run(bt_cuda_stream *stream, const bt_tensor *logits,
+                              const beam_run *run, bauta_error *err)
 {
     sampling_block b = { 0 };
     token_lists l = { NULL, NULL, 0 };
-    size_t vocab = logits->columns, beams = item->beams;
-    bt_tensor z = bt_tensor_rows(logits, item->row, beams);
-    for (size_t i = 0; i < beams; i++)
-        (void)beam_row_of(&l, item, i);
-    b.rows = place(&b.bytes, beams * sizeof(bt_cuda_beam_row));
-    size_t group = place(&b.bytes, sizeof(bt_cuda_beam_group));
+    beam_results r;
+    beams_write(NULL, &l, run, 0);
+    b.rows = place(&b.bytes, run->rows * sizeof(bt_cuda_beam_row));
+    size_t groups = place(&b.bytes, run->count * sizeof(bt_cuda_beam_group));
     b.lists = place(&b.bytes, l.count * sizeof(uint32_t));
     b.input = b.bytes;
-    size_t bytes =
-        sizeof(beam_results) + item->want * sizeof(bt_cuda_beam_choice);
+    size_t bytes = results_cut(NULL, NULL, run);
     b.results = place(&b.bytes, bytes);
-    b.work = place(&b.bytes, work_bytes(beams, vocab));
-    b.workspace = place(&b.bytes, bt_cuda_beam_workspace(beams, item->want));
-    beam_results *results = bt_alloc(bytes);
+    b.work = place(&b.bytes, work_bytes(run->rows, logits->columns));
+    b.workspace = place(&b.bytes, bt_cuda_beam_workspace(run->rows, run->want));
+    void *results = bt_alloc(bytes);
     bauta_status status =
         results ? block_take(&b, stream, err)
                 : bt_fail_memory(err, "continuations of beams", bytes);
     if (!status) {
-        beams_write(&b, item, group);
+        l = (token_lists){ (void *)(b.host + b.lists),
+                           (const void *)(b.device + b.lists), 0 };
+        beams_write(&b, &l, run, groups);
         status = bt_cuda_stream_upload(stream, b.device, b.host, b.input, err);
     }
-    beam_results *to = (void *)(b.device + b.results);
-    bt_cuda_beam_args own = { .rows = beams,
-                              .vocab = vocab,
-                              .groups = 1,
-                              .want = item->want,
-                              .most_beams = beams,
-                              .dtype = logits->dtype,
-                              .logits = bt_cuda_read(&z),
-                              .how = (const void *)(b.device + b.rows),
-                              .group = (const void *)(b.device + group),
-                              .choices = to->choices,
-                              .counts = &to->count,
-                              .status = &to->status,
-                              .work = (void *)(b.device + b.work),
-                              .workspace = b.device + b.workspace };
     if (!status)
-        status = bt_cuda_beam(&own, stream->queue, err);
+        status = beams_queue(stream, &b, logits, run, groups, err);
     if (!status)
-        status = bt_cuda_stream_download(stream, results, to, bytes, err);
-    if (!status)
-        choices_read(item, results);
+        status = bt_cuda_stream_download(stream, results, b.device + b.results,
+                                         bytes, err);
+    if (!status) {
+        results_cut(&r, results, run);
+        for (size_t i = 0; i < run->count; i++)
+            choices_read(&run->items[i], r.status[i], r.counts[i],
+                         r.choices + i * run->want);
+    }
     bt_free(b.host);
     bt_free(results);
     return status;
@@ -494,15 +544,19 @@ bauta_status bt_cuda_op_beam(bt_cuda_stream *stream, const bt_beam_args *args,
 {
     bauta_status status = BAUTA_OK;
     BT_CUDA_NEED_HERE(stream, err, beam, args->logits);
-    for (size_t i = 0; i < args->count && !status; i++) {
-        bt_beam_item *item = &args->items[i];
+    for (size_t i = 0; i < args->count; i++) {
+        const bt_beam_item *item = &args->items[i];
         if (item->want > CHOICES_MAX ||
             item->beams * item->want > CANDIDATES_MAX)
             return bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                            "%zu beams with %zu continuations are more than the "
                            "GPU's beam search supports",
                            item->beams, item->want);
-        status = run_beam(stream, args->logits, item, err);
+    }
+    for (size_t i = 0; i < args->count && !status;) {
+        beam_run run = beam_run_of(&args->items[i], args->count - i);
+        status = beams_run(stream, args->logits, &run, err);
+        i += run.count;
     }
     return status;
 }
