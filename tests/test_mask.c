@@ -290,6 +290,34 @@ static void and_or_not_are_exact(void **state)
     bauta_mask_free(causal);
 }
 
+static void causal_documents_are_documents_and_causal(void **state)
+{
+    (void)state;
+    for (size_t seed = 1; seed < 200; seed++) {
+        size_t lengths[9], count = seed % 10, all = 0;
+        for (size_t d = 0; d < count; d++)
+            all += lengths[d] = seed * seed * (d + 3) / 7 % 20;
+        bauta_mask *documents = MAKE(documents, count, lengths, NULL);
+        bauta_mask *causal = MAKE(causal, all, all);
+        bauta_mask *want = MAKE(and, documents, causal);
+        bauta_mask *got = MAKE(causal_documents, count, lengths);
+        assert_int_equal(bauta_mask_pairs(got), bauta_mask_pairs(want));
+        for (size_t q = 0; q < all; q++) {
+            size_t a, b;
+            const bauta_span *x = bauta_mask_row(want, q, &a);
+            const bauta_span *y = bauta_mask_row(got, q, &b);
+            assert_int_equal(a, b);
+            assert_memory_equal(x, y, a * sizeof(*x));
+            assert_int_equal(bauta_mask_origin(got, q),
+                             bauta_mask_origin(want, q));
+        }
+        bauta_mask_free(documents);
+        bauta_mask_free(causal);
+        bauta_mask_free(want);
+        bauta_mask_free(got);
+    }
+}
+
 static void two_layers_compose(void **state)
 {
     (void)state;
@@ -843,6 +871,7 @@ int main(void)
         cmocka_unit_test(rows_calls_again_for_a_row_with_many_spans),
         cmocka_unit_test(spans_that_touch_become_one),
         cmocka_unit_test(and_or_not_are_exact),
+        cmocka_unit_test(causal_documents_are_documents_and_causal),
         cmocka_unit_test(two_layers_compose),
         cmocka_unit_test(a_window_reaches_further_with_each_layer),
         cmocka_unit_test(reach_is_quick_on_long_sequences),

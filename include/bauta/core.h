@@ -230,6 +230,13 @@ BAUTA_API bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
                                             const size_t *key_lengths,
                                             bauta_error *err);
 
+/* Packed documents, each of them causal: what bauta_mask_and() makes of
+ * bauta_mask_documents() and bauta_mask_causal(), in one call. */
+BAUTA_API bauta_status bauta_mask_causal_documents(bauta_mask **out,
+                                                   size_t documents,
+                                                   const size_t *lengths,
+                                                   bauta_error *err);
+
 /* Any masks as documents of one batch: rows and keys of masks[d] follow those
  * of masks[d - 1], and documents do not see each other. Each keeps its own
  * alignment, so a batch of decoding steps is the pack of their last rows. */

@@ -308,6 +308,9 @@ class Mask:
         ..#.
         ....
         """
+        if causal and time is None:
+            sizes = _sizes(lengths, "a length")
+            return cls._wrap(_core.mask_causal_documents(sizes))
         mask = cls.documents(lengths) if time is None else cls.lengths(lengths, time)
         return mask & cls.causal(mask.queries) if causal else mask
 

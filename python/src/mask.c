@@ -188,6 +188,21 @@ static PyObject *mask_documents(PyObject *self, PyObject *args)
     return result;
 }
 
+static PyObject *mask_causal_documents(PyObject *self, PyObject *list)
+{
+    size_t *lengths = NULL, count;
+    bauta_mask *mask = NULL;
+    bauta_error err;
+    (void)self;
+    if (sizes_get(list, &lengths, &count))
+        return NULL;
+    bauta_status status =
+        bauta_mask_causal_documents(&mask, count, lengths, &err);
+    PyObject *result = mask_wrap(mask, status, &err);
+    free(lengths);
+    return result;
+}
+
 static PyObject *mask_pack(PyObject *self, PyObject *list)
 {
     Py_ssize_t count = PyList_Size(list);
@@ -840,6 +855,7 @@ PyMethodDef mask_methods[] = {
     { "mask_positional", mask_positional, METH_VARARGS, NULL },
     { "mask_lengths", mask_lengths, METH_VARARGS, NULL },
     { "mask_documents", mask_documents, METH_VARARGS, NULL },
+    { "mask_causal_documents", mask_causal_documents, METH_O, NULL },
     { "mask_pack", mask_pack, METH_O, NULL },
     { "mask_dense", mask_dense, METH_VARARGS, NULL },
     { "mask_parse", mask_parse, METH_VARARGS, NULL },

@@ -204,6 +204,30 @@ bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
     return bt_band_builder_end(&builder, out, status, err);
 }
 
+bauta_status bauta_mask_causal_documents(bauta_mask **out, size_t documents,
+                                         const size_t *lengths,
+                                         bauta_error *err)
+{
+    bauta_status status = bt_mask_clear(out, err);
+    if (status)
+        return status;
+    if (documents && !lengths)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "lengths is NULL for %zu documents", documents);
+    status = documents_check(documents, err);
+    if (status)
+        return status;
+    size_t all = sum(documents, lengths);
+    bt_band_builder builder;
+    status = bt_band_builder_begin(&builder, all, all, documents, err);
+    for (size_t d = 0; d < documents && !status; d++) {
+        status = bt_band_builder_add_causal(&builder, lengths[d], lengths[d], 0,
+                                            0, err);
+        builder.key += lengths[d];
+    }
+    return bt_band_builder_end(&builder, out, status, err);
+}
+
 static bauta_status add_bands(bt_band_builder *builder, const bauta_mask *mask,
                               bauta_error *err)
 {
