@@ -323,6 +323,7 @@ static void measure_plan(setup *s, const bauta_mask *mask, bool json)
         double start = now();
         need(bt_cuda_plan_update(s->plan, mask, 0, TOKENS, 0, NULL, &err),
              err.message);
+        need(bt_cuda_plan_complete(s->plan, NULL, &err), err.message);
         us[i] = (float)(now() - start);
         need(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
     }

@@ -5,7 +5,8 @@
  * The kernels' lists depend on the type and on the heads, which a mask knows
  * nothing of. So plan_build() keeps the mask, and the lists are made by the
  * first attention of the plan. They are kept as long as type and heads stay the
- * same, and their memory from one build of the plan to the next. A plan of
+ * same, and their memory from one build of the plan to the next; a plan that
+ * has had bfloat16 lists gets them at once, for the same heads. A plan of
  * decoding keeps what the rows of its sequences see, which is less than a
  * mask.
  *
@@ -150,6 +151,15 @@ static size_t total(const bt_token_axis *axis)
     return sum;
 }
 
+static bauta_status update_bf16(bt_cuda_stream *stream, plan *p,
+                                bauta_error *err)
+{
+    bauta_status status = bt_cuda_plan_update(
+        p->lists, p->mask, 0, p->base.rows, 0, stream->queue, err);
+    p->stale_bf16 = status != BAUTA_OK;
+    return status;
+}
+
 bauta_status bt_cuda_attention_plan_build(bt_cuda_stream *stream,
                                           bt_attention_plan **out,
                                           const bt_batch_mask *mask,
@@ -178,7 +188,11 @@ bauta_status bt_cuda_attention_plan_build(bt_cuda_stream *stream,
         return status;
     p->base.rows = total(&mask->queries);
     p->base.keys = total(&mask->keys);
-    return BAUTA_OK;
+    if (p->lists)
+        status = update_bf16(stream, p, err);
+    if (p->lists && !status)
+        status = bt_cuda_plan_complete(p->lists, stream->queue, err);
+    return status;
 }
 
 /* ---- Lists ------------------------------------------------------------- */
@@ -209,11 +223,7 @@ static bauta_status make_bf16(bt_cuda_stream *stream, plan *p,
     p->shape = *shape;
     p->shape.bias = NULL;
     p->biased = bt_cuda_biased(shape);
-    if (!status)
-        status = bt_cuda_plan_update(p->lists, p->mask, 0, p->base.rows, 0,
-                                     stream->queue, err);
-    p->stale_bf16 = status != BAUTA_OK;
-    return status;
+    return status ? status : update_bf16(stream, p, err);
 }
 
 static bauta_status make_f32(plan *p, bauta_error *err)

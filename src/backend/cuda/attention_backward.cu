@@ -318,6 +318,8 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
 {
     float scale;
     bauta_status status = bt_cuda_plan_fits(plan, shape, &scale, err);
+    if (!status)
+        status = bt_cuda_plan_complete(plan, stream, err);
     if (status)
         return status;
     if (!plan->backward_memory)

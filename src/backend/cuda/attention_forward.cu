@@ -535,7 +535,8 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention_shape *
         if (status)
             return status;
     }
-    return launch_all(&p, plan, shape, q, out, lse, scale, stream, err);
+    status = launch_all(&p, plan, shape, q, out, lse, scale, stream, err);
+    return status ? status : bt_cuda_plan_complete(plan, stream, err);
 }
 
 extern "C" bauta_status

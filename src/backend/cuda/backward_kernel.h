@@ -5,6 +5,7 @@
 #define BT_CUDA_BACKWARD_KERNEL_H
 
 #include "backend/cuda/backward_large_head.h"
+#include "backend/cuda/launch.h"
 
 /* Store the sums of an item, note whether they are finite, and start others.
  */
@@ -297,23 +298,10 @@ static cudaError_t launch(const backward_params *params, int blocks, bool early,
     // shared memory has when there is no other.
     const int bytes = sizeof(backward_shared<D, GROUPS, STAGES, KEYS>);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
-    cudaError_t status = cudaFuncSetAttribute(
-        attention_backward<D, GROUPS, STAGES, KEYS, MODE>,
-        cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status)
-        return status;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3((unsigned)blocks);
-    config.blockDim = dim3(GROUP * (GROUPS + 1));
-    config.dynamicSmemBytes = bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = early ? 1 : 0;
-    return cudaLaunchKernelEx(
-        &config, attention_backward<D, GROUPS, STAGES, KEYS, MODE>, *params);
+    return launch_kernel(attention_backward<D, GROUPS, STAGES, KEYS, MODE>,
+                         (unsigned)blocks, GROUP * (GROUPS + 1), bytes,
+                         early ? BT_START_EARLY : BT_START_AFTER, stream,
+                         *params);
 }
 
 #endif

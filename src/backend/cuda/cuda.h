@@ -51,6 +51,12 @@ bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
                                  size_t first, size_t rows, size_t tile_rows,
                                  void *stream, bauta_error *err);
 
+/* Make the lists of the backward pass, unless they are there. The next forward
+ * pass does that, too, after its kernels have been queued, so that they do not
+ * wait for it; else the backward pass. */
+bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
+                                   bauta_error *err);
+
 /* The backward pass has a kernel for dQ and one for dK and dV, in seven
  * products. Heads of 65 to 128 columns also have one for all gradients, in
  * five, which is faster for dense documents and sums dQ, dK and dV in another

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* plan.c - making work lists, and bringing them to the GPU.
  *
- * The device's memory is one block: first what must be zero, then the lists,
- * which are put together in pinned memory and copied by one call, then what
- * only the kernels write. Lists, pinned memory and the block grow to what they
- * needed most and are used again. */
+ * The device's memory is a block for each pass: first what must be zero, then
+ * the lists, both of which are put together in pinned memory and copied by one
+ * call (between two, the GPU would wait for the copy engine once more), then
+ * what only the kernels write. Lists, pinned memory and the blocks grow to
+ * what they needed most and are used again. */
 #include "backend/cuda/plan.h"
 
 #include "backend/cuda/bias.h"
@@ -24,19 +25,27 @@ enum {
     PIECE = 256          /* alignment of the pieces of device memory */
 };
 
+/* Memory of a pass on the device, and where it is put together. */
+typedef struct plan_block {
+    void *memory;
+    size_t capacity;
+    unsigned char *pinned;
+    size_t pinned_capacity;
+    cudaEvent_t copied; /* the pinned memory was read */
+} plan_block;
+
 /* What of a plan is on the host. */
 typedef struct plan_host {
     bool backward;
+    bool incomplete; /* the lists of the backward pass are not made yet */
+    size_t most;     /* rows of a tile */
     size_t dense_queries;
     bt_bands bands;
     bt_bands whole; /* all rows of the mask, if the plan has some */
     bt_worklist work;
     bt_loop_list keys, queries;
-    size_t capacity; /* of the device's block */
-    unsigned char *pinned;
-    size_t pinned_capacity;
-    cudaEvent_t copied; /* the pinned memory was read */
-    bt_cuda_pair pair;  /* of the forward pass */
+    plan_block forward_block, backward_block;
+    bt_cuda_pair pair; /* of the forward pass */
 } plan_host;
 
 size_t bt_cuda_tile_rows(size_t head_dim)
@@ -91,6 +100,16 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
     return BAUTA_OK;
 }
 
+static void block_release(plan_block *block)
+{
+    cudaFree(block->memory);
+    if (block->copied) {
+        cudaEventSynchronize(block->copied);
+        cudaEventDestroy(block->copied);
+    }
+    cudaFreeHost(block->pinned);
+}
+
 void bt_cuda_plan_free(bt_cuda_plan *plan)
 {
     if (!plan)
@@ -98,14 +117,10 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     plan_host *host = plan->host;
     bt_cuda_step_leave();
     bt_cuda_pair_release(&host->pair);
-    cudaFree(plan->memory);
+    block_release(&host->forward_block);
+    block_release(&host->backward_block);
     cudaFree(plan->table_sums);
     cudaFree(plan->table_copy);
-    if (host->copied) {
-        cudaEventSynchronize(host->copied);
-        cudaEventDestroy(host->copied);
-    }
-    cudaFreeHost(host->pinned);
     bt_bands_release(&host->bands);
     bt_bands_release(&host->whole);
     bt_worklist_release(&host->work);
@@ -156,31 +171,28 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
     return status;
 }
 
-static bauta_status make_lists(const bt_cuda_plan *plan, const bauta_mask *mask,
-                               size_t first, size_t rows, size_t most,
-                               bauta_error *err)
+static bauta_status make_forward_lists(const bt_cuda_plan *plan,
+                                       bauta_error *err)
+{
+    plan_host *host = plan->host;
+    bauta_status status = bt_worklist_begin(
+        &host->work, bt_cuda_tile_rows(plan->head_dim), BT_FORWARD_CHUNK, err);
+    if (!status)
+        status =
+            bt_worklist_add(&host->work, &host->bands, host->most, 0, 0, err);
+    return status ? status : bt_worklist_end(&host->work, err);
+}
+
+static bauta_status make_backward_lists(const bt_cuda_plan *plan,
+                                        bauta_error *err)
 {
     plan_host *host = plan->host;
     size_t tile = bt_cuda_backward_rows(plan->head_dim);
-    bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
-    if (!status)
-        status =
-            bt_worklist_begin(&host->work, bt_cuda_tile_rows(plan->head_dim),
-                              BT_FORWARD_CHUNK, err);
-    if (!status)
-        status = bt_worklist_add(&host->work, &host->bands, most, 0, 0, err);
-    if (!status)
-        status = bt_worklist_end(&host->work, err);
-    if (status || !host->backward)
-        return status;
-    status = mark_dense(plan, mask, err);
-    if (!status)
-        status =
-            bt_loop_list_over_keys(&host->keys, &host->bands, most, tile, err);
-    if (!status)
-        status =
-            bt_loop_list_over_queries(&host->queries, &host->bands, tile, err);
-    return status;
+    bauta_status status = bt_loop_list_over_keys(&host->keys, &host->bands,
+                                                 host->most, tile, err);
+    return status ? status
+                  : bt_loop_list_over_queries(&host->queries, &host->bands,
+                                              tile, err);
 }
 
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
@@ -212,10 +224,9 @@ static void describe_side(bt_cuda_loop_list *side, const bt_loop_list *list)
 }
 
 /* All numbers of the plan that follow from its lists. */
-static void describe(bt_cuda_plan *plan)
+static void describe_forward(bt_cuda_plan *plan)
 {
-    const plan_host *host = plan->host;
-    const bt_worklist *work = &host->work;
+    const bt_worklist *work = &plan->host->work;
     size_t group = plan->heads / plan->kv_heads;
     plan->rows = work->rows;
     plan->keys = work->keys;
@@ -223,8 +234,12 @@ static void describe(bt_cuda_plan *plan)
     plan->empty_count = (int)work->empty_count;
     plan->l2_heads =
         bt_cuda_l2_heads(plan->keys, plan->head_dim, group, plan->heads);
-    if (!host->backward)
-        return;
+}
+
+static void describe_backward(bt_cuda_plan *plan)
+{
+    const plan_host *host = plan->host;
+    size_t group = plan->heads / plan->kv_heads;
     describe_side(&plan->over_keys, &host->keys);
     describe_side(&plan->over_queries, &host->queries);
     plan->dense.tile_count = (int)host->queries.dense_count;
@@ -272,15 +287,31 @@ size_t bt_cuda_chunk_acc_bytes(size_t head_dim)
            sizeof(float);
 }
 
-static void add_zeros(layout *l, bt_cuda_plan *plan)
+static void lay_forward(layout *l, bt_cuda_plan *plan)
+{
+    const bt_worklist *work = &plan->host->work;
+    size_t blocks = work->chunked ? (size_t)plan->multiprocessors : 0;
+    add(l, &plan->tile_counter, NULL, 1, sizeof(uint32_t));
+    add(l, &plan->nonfinite_fixup, NULL,
+        bt_size_mul((size_t)plan->tile_count, plan->heads), BT_FIXUP_BYTES);
+    l->zeros = l->size;
+    add(l, &plan->tiles, work->tiles, work->tile_count, sizeof(bt_work_tile));
+    add(l, &plan->runs, work->runs, work->run_count, sizeof(bt_work_run));
+    add(l, &plan->bits, work->bits,
+        bt_size_mul(work->bits_count, work->tile_rows * 2), sizeof(uint64_t));
+    l->copied = l->size;
+    add(l, &plan->chunk_acc, NULL, blocks,
+        bt_cuda_chunk_acc_bytes(plan->head_dim));
+    add(l, &plan->anchors, NULL, plan->rows, sizeof(int32_t));
+    add(l, &plan->offsets, NULL, plan->rows, sizeof(long long));
+}
+
+static void add_backward_zeros(layout *l, bt_cuda_plan *plan)
 {
     bt_cuda_loop_list *side[] = { &plan->over_keys, &plan->over_queries };
     const size_t heads[] = { plan->heads, plan->kv_heads };
     size_t steps = bt_size_mul(plan->step_count, plan->heads);
-    add(l, &plan->tile_counter, NULL, 1, sizeof(uint32_t));
-    add(l, &plan->nonfinite_fixup, NULL,
-        bt_size_mul((size_t)plan->tile_count, plan->heads), BT_FIXUP_BYTES);
-    for (size_t i = 0; i < 2 && plan->host->backward; i++) {
+    for (size_t i = 0; i < 2; i++) {
         add(l, &side[i]->tile_counter, NULL, 1, sizeof(uint32_t));
         add(l, &side[i]->nonfinite_fixup, NULL,
             bt_size_mul((size_t)side[i]->tile_count, heads[i]), BT_FIXUP_BYTES);
@@ -300,43 +331,29 @@ static void add_side(layout *l, bt_cuda_loop_list *side,
         bt_size_mul(list->bits_count, list->tile_rows), sizeof(uint64_t));
 }
 
-static void add_lists(layout *l, bt_cuda_plan *plan)
+static void add_backward_lists(layout *l, bt_cuda_plan *plan)
 {
-    const plan_host *host = plan->host;
-    const bt_worklist *work = &host->work;
-    const bt_loop_list *queries = &host->queries;
-    add(l, &plan->tiles, work->tiles, work->tile_count, sizeof(bt_work_tile));
-    add(l, &plan->runs, work->runs, work->run_count, sizeof(bt_work_run));
-    add(l, &plan->bits, work->bits,
-        bt_size_mul(work->bits_count, work->tile_rows * 2), sizeof(uint64_t));
-    if (host->backward) {
-        add_side(l, &plan->over_keys, &host->keys);
-        add_side(l, &plan->over_queries, queries);
-        add(l, &plan->steps, queries->step_list, queries->step_count,
-            sizeof(bt_loop_step));
-        add(l, &plan->gaps, queries->gaps, queries->gap_count,
-            sizeof(bt_loop_step));
-        add(l, &plan->ranks, queries->ranks,
-            queries->dense_count ? queries->visit_count : 0, sizeof(int32_t));
-        add(l, &plan->dense_steps, queries->dense_steps,
-            queries->dense_step_count, sizeof(int32_t));
-    }
+    const bt_loop_list *queries = &plan->host->queries;
+    add_side(l, &plan->over_keys, &plan->host->keys);
+    add_side(l, &plan->over_queries, queries);
+    add(l, &plan->steps, queries->step_list, queries->step_count,
+        sizeof(bt_loop_step));
+    add(l, &plan->gaps, queries->gaps, queries->gap_count,
+        sizeof(bt_loop_step));
+    add(l, &plan->ranks, queries->ranks,
+        queries->dense_count ? queries->visit_count : 0, sizeof(int32_t));
+    add(l, &plan->dense_steps, queries->dense_steps, queries->dense_step_count,
+        sizeof(int32_t));
     l->copied = l->size;
 }
 
-static void add_scratch(layout *l, bt_cuda_plan *plan)
+static void lay_backward(layout *l, bt_cuda_plan *plan)
 {
-    const plan_host *host = plan->host;
     size_t steps = bt_size_mul(plan->step_count, plan->heads);
     size_t sum =
         plan->dense_step_count ? bt_cuda_width(plan->head_dim) * BT_STEP : 0;
-    size_t blocks = host->work.chunked ? (size_t)plan->multiprocessors : 0;
-    add(l, &plan->chunk_acc, NULL, blocks,
-        bt_cuda_chunk_acc_bytes(plan->head_dim));
-    add(l, &plan->anchors, NULL, plan->rows, sizeof(int32_t));
-    add(l, &plan->offsets, NULL, plan->rows, sizeof(long long));
-    if (!host->backward)
-        return;
+    add_backward_zeros(l, plan);
+    add_backward_lists(l, plan);
     add(l, &plan->step_anchors, NULL, bt_size_mul(plan->step_count, BT_STEP),
         sizeof(int32_t));
     add(l, &plan->delta, NULL, bt_size_mul(plan->rows, plan->heads),
@@ -357,88 +374,77 @@ static bauta_status device_error(cudaError_t status, size_t bytes,
 
 /* Room for `size` bytes on the device and `copied` bytes of pinned memory, and,
  * so that batches may differ, a quarter more. */
-static bauta_status reserve(bt_cuda_plan *plan, size_t size, size_t copied,
+static bauta_status reserve(plan_block *block, size_t size, size_t copied,
                             bauta_error *err)
 {
-    plan_host *host = plan->host;
     cudaError_t status = cudaSuccess;
-    if (!host->copied)
+    if (!block->copied)
         status =
-            cudaEventCreateWithFlags(&host->copied, cudaEventDisableTiming);
+            cudaEventCreateWithFlags(&block->copied, cudaEventDisableTiming);
     if (status) {
-        host->copied = NULL;
+        block->copied = NULL;
         return device_error(status, size, err);
     }
-    if (!plan->memory || size > host->capacity) {
+    if (!block->memory || size > block->capacity) {
         size = bt_size_add(size, size / 4 + PIECE);
-        cudaFree(plan->memory); // waits for those who use it
-        plan->memory = NULL;
-        host->capacity = 0;
-        status = cudaMalloc(&plan->memory, size);
+        cudaFree(block->memory); // waits for those who use it
+        block->memory = NULL;
+        block->capacity = 0;
+        status = cudaMalloc(&block->memory, size);
         if (status) {
-            plan->memory = NULL;
+            block->memory = NULL;
             return device_error(status, size, err);
         }
-        host->capacity = size;
+        block->capacity = size;
     }
-    if (copied > host->pinned_capacity) {
+    if (copied > block->pinned_capacity) {
         copied = bt_size_add(copied, copied / 4);
-        cudaEventSynchronize(host->copied);
-        cudaFreeHost(host->pinned);
-        host->pinned = NULL;
-        host->pinned_capacity = 0;
-        status = cudaMallocHost((void **)&host->pinned, copied);
+        cudaEventSynchronize(block->copied);
+        cudaFreeHost(block->pinned);
+        block->pinned = NULL;
+        block->pinned_capacity = 0;
+        status = cudaMallocHost((void **)&block->pinned, copied);
         if (status) {
-            host->pinned = NULL;
+            block->pinned = NULL;
             return device_error(status, copied, err);
         }
-        host->pinned_capacity = copied;
+        block->pinned_capacity = copied;
     }
     return BAUTA_OK;
 }
 
-static bauta_status upload(bt_cuda_plan *plan, cudaStream_t stream,
-                           bauta_error *err)
+static bauta_status upload(plan_block *block, const layout *l,
+                           cudaStream_t stream, bauta_error *err)
 {
-    plan_host *host = plan->host;
-    layout l = { .count = 0 };
+    size_t at = 0;
     bt_cuda_step_leave(); // copies of a plan are not recorded
-    add_zeros(&l, plan);
-    add_lists(&l, plan);
-    add_scratch(&l, plan);
-    size_t bytes = l.copied - l.zeros, at = 0;
-    bauta_status status = reserve(plan, l.size, bytes, err);
+    bauta_status status = reserve(block, l->size, l->copied, err);
     if (status)
         return status;
-    unsigned char *to = plan->memory;
-    cudaError_t result = cudaEventSynchronize(host->copied);
-    for (size_t i = 0; i < l.count; i++) {
+    unsigned char *to = block->memory;
+    cudaError_t result = cudaEventSynchronize(block->copied);
+    memset(block->pinned, 0, l->zeros);
+    for (size_t i = 0; i < l->count; i++) {
+        const piece *p = &l->pieces[i];
         void *address = to + at;
-        memcpy(l.pieces[i].to, &address, sizeof(address));
-        if (l.pieces[i].from && l.pieces[i].bytes)
-            memcpy(host->pinned + (at - l.zeros), l.pieces[i].from,
-                   l.pieces[i].bytes);
-        at += bt_size_round(l.pieces[i].bytes, PIECE);
+        memcpy(p->to, &address, sizeof(address));
+        if (p->from && p->bytes)
+            memcpy(block->pinned + at, p->from, p->bytes);
+        at += bt_size_round(p->bytes, PIECE);
     }
     if (!result)
-        result = cudaMemsetAsync(to, 0, l.zeros, stream);
-    if (!result && bytes)
-        result = cudaMemcpyAsync(to + l.zeros, host->pinned, bytes,
+        result = cudaMemcpyAsync(to, block->pinned, l->copied,
                                  cudaMemcpyHostToDevice, stream);
     if (!result)
-        result = cudaEventRecord(host->copied, stream);
+        result = cudaEventRecord(block->copied, stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot copy a plan to the GPU: %s",
                        cudaGetErrorString(result));
-    // Dense tiles come first; those that see nothing follow the others.
-    plan->dense.tiles = plan->over_queries.tiles;
-    plan->dense.runs = plan->over_queries.runs;
-    plan->dense.bits = plan->over_queries.bits;
-    plan->over_queries.tiles += plan->dense.tile_count;
-    plan->backward_memory = host->backward ? plan->memory : NULL;
     return BAUTA_OK;
 }
+
+/* ---- updating ---------------------------------------------------------- */
 
 /* A plan whose update failed has no rows. */
 static void forget(bt_cuda_plan *plan)
@@ -448,12 +454,34 @@ static void forget(bt_cuda_plan *plan)
                           .head_dim = plan->head_dim,
                           .multiprocessors = plan->multiprocessors,
                           .tensor_map_encode = plan->tensor_map_encode,
-                          .memory = plan->memory,
                           .table_sums = plan->table_sums,
                           .table_sums_size = plan->table_sums_size,
                           .host = plan->host,
                           .pair = plan->pair };
     *plan = none;
+}
+
+/* The lists of the forward pass, and what those of the backward pass need of
+ * the mask. */
+static bauta_status update(bt_cuda_plan *plan, const bauta_mask *mask,
+                           size_t first, size_t rows, cudaStream_t stream,
+                           bauta_error *err)
+{
+    plan_host *host = plan->host;
+    layout l = { .count = 0 };
+    bauta_status status = bt_bands_read(&host->bands, mask, first, rows, err);
+    if (!status)
+        status = make_forward_lists(plan, err);
+    if (!status && host->backward)
+        status = mark_dense(plan, mask, err);
+    if (status)
+        return status;
+    describe_forward(plan);
+    plan->first_key = (int)((ptrdiff_t)(first + bauta_mask_keys(mask)) -
+                            (ptrdiff_t)bauta_mask_queries(mask));
+    lay_forward(&l, plan);
+    host->incomplete = host->backward;
+    return upload(&host->forward_block, &l, stream, err);
 }
 
 bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
@@ -462,24 +490,43 @@ bauta_status bt_cuda_plan_update(bt_cuda_plan *plan, const bauta_mask *mask,
 {
     size_t most = bt_cuda_tile_rows(plan->head_dim);
     bauta_status status = BAUTA_OK;
-    if (tile_rows)
-        most = bt_size_min(most, tile_rows);
+    plan->host->most = tile_rows ? bt_size_min(most, tile_rows) : most;
+    plan->host->incomplete = false;
     if (bt_size_mul(rows, plan->heads) > INT32_MAX)
         status = bt_fail(err, BAUTA_ERR_UNSUPPORTED,
                          "%zu queries of %zu heads: the GPU kernels count in "
                          "32 bits",
                          rows, plan->heads);
     if (!status)
-        status = make_lists(plan, mask, first, rows, most, err);
-    if (!status) {
-        describe(plan);
-        plan->first_key = (int)((ptrdiff_t)(first + bauta_mask_keys(mask)) -
-                                (ptrdiff_t)bauta_mask_queries(mask));
-        status = upload(plan, (cudaStream_t)stream, err);
-    }
+        status = update(plan, mask, first, rows, (cudaStream_t)stream, err);
     if (status)
         forget(plan);
     return status;
+}
+
+bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
+                                   bauta_error *err)
+{
+    plan_host *host = plan->host;
+    layout l = { .count = 0 };
+    if (!host->incomplete)
+        return BAUTA_OK;
+    bauta_status status = make_backward_lists(plan, err);
+    if (status)
+        return status;
+    describe_backward(plan);
+    lay_backward(&l, plan);
+    status = upload(&host->backward_block, &l, (cudaStream_t)stream, err);
+    if (status)
+        return status;
+    // Dense tiles come first; those that see nothing follow the others.
+    plan->dense.tiles = plan->over_queries.tiles;
+    plan->dense.runs = plan->over_queries.runs;
+    plan->dense.bits = plan->over_queries.bits;
+    plan->over_queries.tiles += plan->dense.tile_count;
+    plan->backward_memory = host->backward_block.memory;
+    host->incomplete = false;
+    return BAUTA_OK;
 }
 
 bauta_status bt_cuda_plan_fits(const bt_cuda_plan *plan,

@@ -29,9 +29,8 @@ struct bt_cuda_plan {
     int tile_count, empty_count; /* tiles that see something, and nothing */
     int l2_heads; /* heads that are processed together, see plan.c */
     int multiprocessors;
-    /* Device memory: one block, cut into these and those for the backward
+    /* Device memory: a block that is cut into these, and one for the backward
      * pass. */
-    void *memory;
     bt_work_tile *tiles;
     bt_work_run *runs;
     uint64_t *bits;
@@ -43,7 +42,7 @@ struct bt_cuda_plan {
                          tensor the origins, */
     long long *offsets; /* (rows) and where they are in it */
     bt_tensor_map_encode_fn *tensor_map_encode;
-    void *backward_memory; /* where the latter begin; NULL: there are none */
+    void *backward_memory; /* the latter; NULL: there is none */
     bt_cuda_loop_list over_keys, over_queries;
     size_t step_count;     /* over queries */
     bt_loop_step *steps;   /* (step_count) */
