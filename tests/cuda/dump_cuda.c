@@ -40,7 +40,8 @@ static void run(const problem *p, uint16_t *const *x, float *lse)
 {
     bauta_error err = { 0 };
     bt_cuda_plan *device_plan =
-        plan_of(&p->shape, true, BT_DENSE_QUERIES, p->mask, 0, p->n, 0);
+        plan_of(&p->shape, true, bt_cuda_dense_queries(p->shape.head_dim),
+                p->mask, 0, p->n, 0);
     need(bt_attention_forward_bf16_cuda(device_plan, &p->shape, x[Q], x[K],
                                         x[V], x[OUT], lse, NULL, &err),
          &err);

@@ -86,19 +86,18 @@ static cudaError_t launch_fused(const backward_params *p, int blocks,
                                 cudaStream_t stream)
 {
     const int bytes = sizeof(fused_shared<D, STAGES>);
+    const unsigned threads = GROUP * (fused_layout<D>::groups + 1);
     static_assert(bytes <= 227 * 1024, "shared memory of a block");
     cudaError_t status = cudaSuccess;
     if (blocks)
         status = launch_early(attention_backward_fused<D, STAGES, FIXUP>, p,
-                              (unsigned)blocks, GROUP * (FUSED_GROUPS + 1),
-                              bytes, stream);
+                              (unsigned)blocks, threads, bytes, stream);
     if (!status && finish_blocks)
         status = launch_early(attention_finish_dq<D, FIXUP>, f,
                               (unsigned)finish_blocks, 256, 0, stream);
     return status;
 }
 
-/* All gradients in one kernel. */
 /* One kernel for the gradients of dense documents, after delta. */
 template <int D, int STAGES>
 static cudaError_t launch_one(const backward_params *p, int blocks,
@@ -447,9 +446,9 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             return status;
     }
     if (!result && plan->dense_step_count)
-        result =
-            launch_one<128, 3>(&p_dense, blocks_of(&p_dense, plan), &finish,
-                               finish_blocks, (cudaStream_t)stream);
+        result = (width == 128 ? launch_one<128, 3> : launch_one<64, 3>)(
+            &p_dense, blocks_of(&p_dense, plan), &finish, finish_blocks,
+            (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",

@@ -40,8 +40,8 @@ typedef struct backward_params {
     unsigned char *nonfinite_fixup;
     /* In five products: see backward_fused.h. */
     const int32_t *ranks;
-    int *added;    /* (heads, steps, 2) tiles that have added to the halves of
-                      a step's dQ */
+    int *added;    /* (heads, steps, D / PANEL) tiles that have added to the
+                      panels of a step's dQ */
     float *dq_sum; /* (heads, steps, STEP * D) */
     int *bad; /* (heads of the stationary side) some result is not finite */
     uint16_t *to[2];

@@ -2,7 +2,7 @@
 /* backward_fused.h - all gradients in one pass over the pairs, in five
  * products.
  *
- * A block holds a tile of 128 keys and values, 64 for each of two groups, and
+ * A block holds a tile of keys and values, 64 for each of its groups, and
  * streams the queries that see them, in steps of 64 rows from the last one to
  * the first:
  *
@@ -10,17 +10,19 @@
  *     y = V dO^T           dP, then dS
  *     dV += P dO           in registers, like
  *     dK += dS Q
- *     dQ of the step = dS^T K, over the keys of both groups
+ *     dQ of the step = dS^T K, over the keys of all groups
  *
- * dS crosses from one group to the other through shared memory; each group
- * makes one half of the columns of dQ, a step late, so that neither waits for
- * the other. The dQ of a step goes to shared memory, from where the copy engine
- * adds it to a float32 sum in the GPU's memory. The tiles of a step add in the
- * order of their keys: the first one stores, and every other one waits until
- * the counter of (head, step) says that it is its turn. Tiles are begun in an
- * order in which each follows those it waits for, and all stream the steps
- * downwards; so the previous tile is at least as far, and there is rarely
- * anything to wait for. A last kernel rounds the sums to bfloat16.
+ * dS crosses from one group to the others through shared memory. A group makes
+ * a panel of dQ, 64 columns, a step late, so that none waits for another. With
+ * heads of 128 there are two groups, and each makes one of the two panels of
+ * every step. With heads of 64 there are three, which take turns. The dQ of a
+ * step goes to shared memory, from where the copy engine adds it to a float32
+ * sum in the GPU's memory. The tiles of a step add in the order of their keys:
+ * the first one stores, and every other one waits until the counter of (head,
+ * step, panel) says that it is its turn. Tiles are begun in an order in which
+ * each follows those it waits for, and all stream the steps downwards; so the
+ * previous tile is at least as far, and there is rarely anything to wait for. A
+ * last kernel rounds the sums to bfloat16.
  *
  * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
  * that row or key become NaN for those who see it. Where a result is not
@@ -30,18 +32,34 @@
 
 #include "backend/cuda/backward_thread_state.h"
 
-enum { FUSED_GROUPS = 2, FUSED_WARPS = 4 * FUSED_GROUPS };
-enum { BARRIER_ALL = 8 }; /* both groups */
+enum { BARRIER_ALL = 8 }; /* all groups */
 
-/* Beside the flags of a step: which of two buffers its dS goes to. */
+/* Beside the flags of a step: which of the buffers its dS goes to, in two
+ * bits. */
 enum { DS = 1 << 17 };
 
+enum { DQ_PANEL = STEP * PANEL }; /* elements of a panel of dQ */
+
+/* takes_turns: dQ is one panel, and the group whose turn it is makes it; there
+ * is a buffer of dS for each of them. reuses_packed: three groups have no
+ * registers for weights in float32 beside those in bf16, from which dS is then
+ * computed. */
+template <int D> struct fused_layout {
+    static constexpr int groups = D == 64 ? 3 : 2;
+    static constexpr int warps = 4 * groups; /* that compute */
+    static constexpr int panels = D / PANEL;
+    static constexpr bool takes_turns = panels == 1;
+    static constexpr bool reuses_packed = groups == 3;
+    static_assert(takes_turns || panels == groups, "a group makes one panel");
+};
+
 template <int D, int STAGES> struct fused_shared {
-    uint16_t keys[FUSED_GROUPS][GROUP_ROWS * D];
-    uint16_t values[FUSED_GROUPS][GROUP_ROWS * D];
+    typedef fused_layout<D> of;
+    uint16_t keys[of::groups][GROUP_ROWS * D];
+    uint16_t values[of::groups][GROUP_ROWS * D];
     uint16_t streamed[STAGES][2][STEP * D]; /* Q, dO */
-    uint16_t ds[2][FUSED_GROUPS][GROUP_ROWS * STEP];
-    float dq[FUSED_GROUPS][STEP * D / FUSED_GROUPS]; /* as threads hold it */
+    uint16_t ds[of::groups][of::groups][GROUP_ROWS * STEP];
+    float dq[of::groups][DQ_PANEL]; /* as threads hold it */
     step_stats rows[STAGES];
     int flags[STAGES], bits[STAGES];
     backward_work item[2];
@@ -49,8 +67,8 @@ template <int D, int STAGES> struct fused_shared {
     uint64_t keys_full, keys_empty;
     uint64_t values_full, values_empty;
     uint64_t streamed_full[STAGES], streamed_empty[STAGES];
-    uint64_t ds_full[2], ds_empty[2];
-    uint64_t dq_full[FUSED_GROUPS], dq_empty[FUSED_GROUPS];
+    uint64_t ds_full[of::groups], ds_empty[of::groups];
+    uint64_t dq_full[of::groups], dq_empty[of::groups];
 };
 
 /* ---- loading ----------------------------------------------------------- */
@@ -136,9 +154,8 @@ BT_DEVICE uint32_t fused_load_item(const backward_params *p,
         if (tile_counter && last)
             claimed = atomicAdd(tile_counter, 1);
         barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
-        s->flags[at] =
-            k.run.flags | (last ? LAST : 0) | (*ds ? DS : 0) | at * STAGE;
-        *ds ^= 1;
+        s->flags[at] = k.run.flags | (last ? LAST : 0) | *ds * DS | at * STAGE;
+        *ds = (*ds + 1) % fused_layout<D>::groups;
         s->bits[at] = k.run.bits;
         barrier_arrive_expect(&s->streamed_full[at], sizeof(s->streamed[0][0]));
         load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
@@ -173,14 +190,15 @@ BT_DEVICE void fused_load_items(const backward_params *p,
     barrier_arrive(&s->item_full[items.index]);
 }
 
-template <int ROWS_D>
-BT_DEVICE void load_stationary(const backward_params *p, uint16_t (*to)[ROWS_D],
-                               int which, const backward_work *w,
-                               uint64_t *full, uint64_t *empty, uint32_t phase)
+template <int GROUPS, int ROWS_D>
+BT_DEVICE void load_stationary(const backward_params *p,
+                               uint16_t (&to)[GROUPS][ROWS_D], int which,
+                               const backward_work *w, uint64_t *full,
+                               uint64_t *empty, uint32_t phase)
 {
     barrier_wait(empty, phase ^ 1);
-    barrier_arrive_expect(full, FUSED_GROUPS * sizeof(*to));
-    for (int g = 0; g < FUSED_GROUPS; g++)
+    barrier_arrive_expect(full, sizeof(to));
+    for (int g = 0; g < GROUPS; g++)
         load_tile<ROWS_D / GROUP_ROWS, GROUP_ROWS>(
             to[g], &p->stationary[which], w->head, w->row + g * GROUP_ROWS,
             full);
@@ -260,61 +278,101 @@ BT_DEVICE void counter_set(int *counter, int value)
                  : "memory");
 }
 
-/* Which half of which step's dQ, and how many tiles add to it before. */
+/* Which panel of which step's dQ, and how many tiles add to it before. */
 typedef struct addition {
     size_t index;
     int rank;
 } addition;
 
+template <int D>
 BT_DEVICE addition addition_at(const backward_params *p, const backward_work *w,
-                               const reverse_cursor *k, int group)
+                               const reverse_cursor *k, int thread)
 {
+    const int panels = fused_layout<D>::panels;
     size_t step = (size_t)k->head * p->steps + k->run.padded_row / STEP;
-    addition a = { step * FUSED_GROUPS + group,
+    addition a = { step * panels + thread % panels,
                    p->ranks[w->visit + k->left - 1] };
     return a;
 }
 
-/* One thread for each group runs this: it adds the group's half of the dQ of
- * each step to its sum when the tiles before have done so. */
+/* Two threads add. A thread adds its panel of every step, which is made by one
+ * group; or every other step, and the groups take turns. Steps are counted
+ * until all groups have had both phases of their barriers. */
+template <int D> struct adder_turn {
+    static constexpr int groups =
+        fused_layout<D>::takes_turns ? fused_layout<D>::groups : 1;
+    int thread, step;
+};
+
+template <int D> BT_DEVICE bool turn_is_mine(const adder_turn<D> *turn)
+{
+    return !fused_layout<D>::takes_turns || turn->step % 2 == turn->thread;
+}
+
+/* On to the next step that the thread adds; false: there is none. */
+template <int D>
+BT_DEVICE bool next_turn(adder_turn<D> *turn, reverse_cursor *k,
+                         const backward_params *p, const backward_work *w)
+{
+    bool more;
+    do {
+        more = reverse_advance(k, p, w);
+        if (++turn->step == 2 * turn->groups)
+            turn->step = 0;
+    } while (more && !turn_is_mine(turn));
+    return more;
+}
+
+/* Add the panel of dQ that a group has made to its sum, or store it. */
+template <int D, int STAGES>
+BT_DEVICE void add_panel(const backward_params *p, fused_shared<D, STAGES> *s,
+                         int group, const addition *a)
+{
+    float *to = p->dq_sum + a->index * DQ_PANEL;
+    asm volatile("fence.proxy.async.global;" ::: "memory");
+    if (a->rank == 0)
+        bulk_store(to, s->dq[group], DQ_PANEL * 4);
+    else
+        bulk_add(to, s->dq[group], DQ_PANEL * 4);
+    tma_store_commit();
+}
+
+/* Two threads run this: a panel is added when the tiles before have done so. */
 template <int D, int STAGES>
 BT_DEVICE void fused_add_dq(const backward_params *p,
-                            fused_shared<D, STAGES> *s, int group)
+                            fused_shared<D, STAGES> *s, int thread)
 {
-    const int half = STEP * D / FUSED_GROUPS;
     pipeline_state items = {};
-    uint32_t phase = 0;
+    adder_turn<D> turn = { thread, 0 };
     for (;; pipeline_advance(&items, 2)) {
         barrier_wait(&s->item_full[items.index], items.phase);
         backward_work w = s->item[items.index];
         if (w.item < 0)
             return;
         reverse_cursor k = reverse_begin(p, &w);
-        addition now = addition_at(p, &w, &k, group), next = now;
-        bool more, ready = false;
-        do {
+        bool more = turn_is_mine(&turn) || next_turn(&turn, &k, p, &w);
+        bool ready = false;
+        addition now = {}, next = {};
+        if (more)
+            now = addition_at<D>(p, &w, &k, thread);
+        while (more) {
+            int group =
+                fused_layout<D>::takes_turns ? turn.step % turn.groups : thread;
             while (!ready)
                 ready = counter_read(p->added + now.index) == now.rank;
-            barrier_wait(&s->dq_full[group], phase);
-            asm volatile("fence.proxy.async.global;" ::: "memory");
-            if (now.rank == 0)
-                bulk_store(p->dq_sum + now.index * half, s->dq[group],
-                           half * 4);
-            else
-                bulk_add(p->dq_sum + now.index * half, s->dq[group], half * 4);
-            tma_store_commit();
-            more = reverse_advance(&k, p, &w);
+            barrier_wait(&s->dq_full[group], turn.step >= turn.groups);
+            add_panel(p, s, group, &now);
+            more = next_turn(&turn, &k, p, &w);
             if (more)
-                next = addition_at(p, &w, &k, group);
+                next = addition_at<D>(p, &w, &k, thread);
             tma_store_wait_read();
             barrier_arrive(&s->dq_empty[group]);
-            phase ^= 1;
             // Look ahead while this one is under way.
             ready = more && counter_read(p->added + next.index) == next.rank;
             tma_store_wait();
             counter_set(p->added + now.index, now.rank + 1);
             now = next;
-        } while (more);
+        }
         barrier_arrive(&s->item_empty[items.index]);
     }
 }
@@ -354,19 +412,43 @@ BT_DEVICE void wgmma_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
         : "l"(a), "l"(b), "r"(accumulate));
 }
 
-/* dQ of a step, the group's half of the columns, issued: into y, whose step is
- * done. */
-template <int D, int STAGES>
-BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
+/* The buffer of a step's dS. */
+template <int D> BT_DEVICE int ds_of(const fused_state<D> *b)
 {
-    static_assert(D == FUSED_GROUPS * PANEL, "a group makes one panel of dQ");
+    return b->flags / DS & 3;
+}
+
+/* That of the step before. */
+template <int D> BT_DEVICE int ds_before(int ds)
+{
+    return ds ? ds - 1 : fused_layout<D>::groups - 1;
+}
+
+/* A round of the buffers ends with the last one. */
+template <int D> BT_DEVICE void leave_ds(fused_state<D> *b, int ds)
+{
+    b->ds_parity ^= (uint32_t)(ds == fused_layout<D>::groups - 1);
+}
+
+template <int D> BT_DEVICE bool makes_dq(const fused_state<D> *b, int ds)
+{
+    return !fused_layout<D>::takes_turns || ds == b->group;
+}
+
+/* The group's panel of the dQ of a step, issued: into y, whose step is done.
+ * `round`: parity of the round of its dS. */
+template <int D, int STAGES>
+BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds,
+                        uint32_t round)
+{
+    int panel = fused_layout<D>::takes_turns ? 0 : b->group;
+    barrier_wait(&s->ds_full[ds], round);
     wgmma_fence();
 #pragma unroll
-    for (int g = 0; g < FUSED_GROUPS; g++) {
+    for (int g = 0; g < fused_layout<D>::groups; g++) {
         uint64_t a = tile_descriptor(s->ds[ds][g], GROUP_ROWS * PANEL * 2);
-        uint64_t k =
-            tile_descriptor(s->keys[g] + b->group * (GROUP_ROWS * PANEL),
-                            GROUP_ROWS * PANEL * 2);
+        uint64_t k = tile_descriptor(s->keys[g] + panel * (GROUP_ROWS * PANEL),
+                                     GROUP_ROWS * PANEL * 2);
 #pragma unroll
         for (int i = 0; i < GROUP_ROWS / 16; i++) {
             uint64_t step = i * (16 * PANEL * 2 >> 4);
@@ -376,29 +458,38 @@ BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
     wgmma_commit();
 }
 
-/* The group's half of a step's dQ, for the copy engine. */
+/* The same for the step before that whose dS is in buffer `ds`. */
 template <int D, int STAGES>
-BT_DEVICE void stage_dq(fused_state<D> *b, fused_shared<D, STAGES> *s)
+BT_DEVICE void issue_dq_before(fused_state<D> *b, fused_shared<D, STAGES> *s,
+                               int ds)
 {
-    const int fours = D / FUSED_GROUPS / 8;
+    issue_dq(b, s, ds_before<D>(ds), b->ds_parity ^ (uint32_t)(ds == 0));
+}
+
+/* It is there, and goes to the copy engine. */
+template <int D, int STAGES>
+BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
+{
     float4 *to = (float4 *)s->dq[b->group] + threadIdx.x % GROUP;
+    wgmma_fence_operand<STEP / 2>(b->y);
+    consumer_release(&s->ds_empty[ds]);
     barrier_wait(&s->dq_empty[b->group], b->dq_parity ^ 1);
     b->dq_parity ^= 1;
 #pragma unroll
-    for (int i = 0; i < fours; i++)
+    for (int i = 0; i < DQ_PANEL / GROUP / 4; i++)
         to[i * GROUP] = make_float4(b->y[i * 4], b->y[i * 4 + 1],
                                     b->y[i * 4 + 2], b->y[i * 4 + 3]);
     fence_proxy_async();
     consumer_release(&s->dq_full[b->group]);
 }
 
-/* dS of the step, for both groups. */
+/* dS of the step, for all groups. */
 template <int D, int STAGES>
 BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
     int lane = threadIdx.x % 32;
     int row = threadIdx.x / 32 % 4 * 16 + lane % 16;
-    int ds = b->flags / DS & 1;
+    int ds = ds_of(b);
     uint16_t *to = s->ds[ds][b->group] + row * PANEL;
     barrier_wait(&s->ds_empty[ds], b->ds_parity ^ 1);
 #pragma unroll
@@ -410,13 +501,14 @@ BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
     consumer_release(&s->ds_full[ds]);
 }
 
-/* FIXUP: both groups clean the rows of a step and taint those that were not
+/* FIXUP: all groups clean the rows of a step and taint those that were not
  * finite. */
 template <int D, int STAGES>
 BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
 {
+    const int warps = fused_layout<D>::warps;
     int lane = threadIdx.x % 32;
-    for (int row = threadIdx.x / 32 - 4; row < STEP; row += FUSED_WARPS) {
+    for (int row = threadIdx.x / 32 - 4; row < STEP; row += warps) {
         bool nonfinite = false;
         for (int i = 0; i < 2 * (D / PANEL); i++) {
             uint16_t *tile = s->streamed[at][i / (D / PANEL)];
@@ -431,7 +523,7 @@ BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
             s->rows[at].lse[row] = NAN;
     }
     fence_proxy_async();
-    named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
+    named_sync(BARRIER_ALL, fused_layout<D>::warps * 32);
 }
 
 /* FIXUP: the same for the keys of the tile. */
@@ -456,7 +548,7 @@ BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
     b->taint[0] = nonfinite_rows >> (lane / 4) & 1;
     b->taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
     fence_proxy_async();
-    named_sync(BARRIER_ALL, FUSED_GROUPS * GROUP);
+    named_sync(BARRIER_ALL, fused_layout<D>::warps * 32);
 }
 
 /* Wait for the next step: its stage, and what the group sees of it. */
@@ -476,7 +568,8 @@ BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
     b->word[0] = b->word[1] = 0;
     if (sees && b->partial) {
         const uint64_t *words =
-            p->bits + (size_t)s->bits[at] * (FUSED_GROUPS * GROUP_ROWS) +
+            p->bits +
+            (size_t)s->bits[at] * (fused_layout<D>::groups * GROUP_ROWS) +
             b->row;
         b->word[0] = __ldg(words);
         b->word[1] = __ldg(words + 8);
@@ -488,6 +581,7 @@ BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {
+    const bool reuses_packed = fused_layout<D>::reuses_packed;
     compute_weights<1, FIXUP>(b->x, NULL, s->rows[at].lse, b->t, b->scale);
     if (FIXUP) {
 #pragma unroll
@@ -496,59 +590,89 @@ BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
     }
     if (b->partial)
         apply_mask(b->x, b->word, b->t);
+    if (reuses_packed)
+        pack_pairs(b->w_p, b->x);
     wgmma_wait<0>(); // y
     wgmma_fence_operand<STEP / 2>(b->y);
     if (b->flags & LAST)
         consumer_release(&s->values_empty);
-    compute_ds<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
+    if (reuses_packed)
+        compute_ds_packed(b->y, b->w_p, s->rows[at].delta, b->t);
+    else
+        compute_ds<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
     if (b->partial)
         apply_mask(b->y, b->word, b->t);
     pack_pairs(b->w_ds, b->y);
-    pack_pairs(b->w_p, b->x);
+    if (!reuses_packed)
+        pack_pairs(b->w_p, b->x);
     store_ds(b, s);
 }
 
-/* dQ of the step with this dS is there. */
+/* x of the step at `at`, issued, */
 template <int D, int STAGES>
-BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
+BT_DEVICE void issue_x(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {
-    wgmma_fence_operand<D / 4>(b->y);
-    consumer_release(&s->ds_empty[ds]);
-    stage_dq(b, s);
+    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[at][0]);
 }
 
-/* From one step to the next: its sums, dQ of the step before (LATE), and the
+/* and y. */
+template <int D, int STAGES>
+BT_DEVICE void issue_y(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
+{
+    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
+}
+
+/* The sums of a step. */
+template <int D, int STAGES>
+BT_DEVICE void issue_sums(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
+{
+    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
+    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
+}
+
+template <int D> BT_DEVICE void sums_are_there(fused_state<D> *b)
+{
+    wgmma_fence_operand<D / 2>(b->dk);
+    wgmma_fence_operand<D / 2>(b->dv);
+}
+
+/* From one step to the next: its sums, dQ of the step before (DQ), and the
  * next step's products. There are registers for the weights or for x, so x is
  * issued when the sums are done. */
+template <int D, int STAGES, bool DQ>
+BT_DEVICE void issue_next(fused_state<D> *b, fused_shared<D, STAGES> *s, int at,
+                          int next, int ds)
+{
+    issue_sums(b, s, at);
+    if (DQ)
+        issue_dq_before(b, s, ds);
+    wgmma_wait<DQ>(); // the sums
+    sums_are_there(b);
+    issue_x(b, s, next);
+    consumer_release(&s->streamed_empty[at]);
+    if (DQ) {
+        wgmma_wait<1>(); // dQ
+        take_dq(b, s, ds_before<D>(ds));
+    }
+    issue_y(b, s, next);
+    order_arrive<fused_layout<D>::groups, true>(b->group);
+    wgmma_wait<1>(); // x
+}
+
 template <int D, int STAGES, int FIXUP, bool LATE>
 BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
                             fused_shared<D, STAGES> *s, int at)
 {
-    int ds = b->flags / DS & 1, before = ds ^ 1;
+    int ds = ds_of(b);
     pipeline_advance(&b->streamed, STAGES);
     int next = enter_step<D, STAGES, FIXUP>(b, p, s);
-    order_wait<FUSED_GROUPS, true>(b->group);
-    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
-    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
-    if (LATE) {
-        barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
-        issue_dq(b, s, before);
-    }
-    wgmma_wait<LATE>(); // the sums
-    wgmma_fence_operand<D / 2>(b->dk);
-    wgmma_fence_operand<D / 2>(b->dv);
-    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[next][0]);
-    consumer_release(&s->streamed_empty[at]);
-    if (LATE) {
-        wgmma_wait<1>(); // dQ
-        take_dq(b, s, before);
-    }
-    issue_pairs<D, false>(b->y, NULL, s->values[b->group],
-                          s->streamed[next][1]);
-    order_arrive<FUSED_GROUPS, true>(b->group);
-    wgmma_wait<1>(); // x
+    order_wait<fused_layout<D>::groups, true>(b->group);
+    if (LATE && makes_dq(b, ds_before<D>(ds)))
+        issue_next<D, STAGES, true>(b, s, at, next, ds);
+    else
+        issue_next<D, STAGES, false>(b, s, at, next, ds);
     wgmma_fence_operand<STEP / 2>(b->x);
-    b->ds_parity ^= (uint32_t)ds;
+    leave_ds(b, ds);
     return next;
 }
 
@@ -611,9 +735,9 @@ BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
     barrier_wait(&s->keys_full, b->stationary_phase);
     if (FIXUP)
         fused_filter_keys(b, s);
-    issue_pairs<D, false>(b->x, NULL, s->keys[b->group], s->streamed[at][0]);
+    issue_x(b, s, at);
     barrier_wait(&s->values_full, b->stationary_phase);
-    issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
+    issue_y(b, s, at);
     wgmma_wait<1>(); // x
     wgmma_fence_operand<STEP / 2>(b->x);
     b->stationary_phase ^= 1;
@@ -626,30 +750,27 @@ template <int D, int STAGES, int FIXUP, bool LATE>
 BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
                              fused_shared<D, STAGES> *s, int at)
 {
-    int ds = b->flags / DS & 1, before = ds ^ 1;
-    order_wait<FUSED_GROUPS, true>(b->group);
-    issue_sum<D>(b->dv, b->w_p, s->streamed[at][1]);
-    issue_sum<D>(b->dk, b->w_ds, s->streamed[at][0]);
-    if (LATE) {
-        barrier_wait(&s->ds_full[before], b->ds_parity ^ (uint32_t)before);
-        issue_dq(b, s, before);
-    }
-    wgmma_wait<LATE>(); // the sums
-    wgmma_fence_operand<D / 2>(b->dk);
-    wgmma_fence_operand<D / 2>(b->dv);
-    consumer_release(&s->streamed_empty[at]);
-    if (LATE) {
-        wgmma_wait<0>();
-        take_dq(b, s, before);
-    }
-    order_arrive<FUSED_GROUPS, true>(b->group);
-    barrier_wait(&s->ds_full[ds], b->ds_parity);
-    issue_dq(b, s, ds);
+    int ds = ds_of(b), before = ds_before<D>(ds);
+    bool late = LATE && makes_dq(b, before);
+    order_wait<fused_layout<D>::groups, true>(b->group);
+    issue_sums(b, s, at);
+    if (late)
+        issue_dq_before(b, s, ds);
     wgmma_wait<0>();
+    sums_are_there(b);
+    consumer_release(&s->streamed_empty[at]);
+    if (late)
+        take_dq(b, s, before);
+    order_arrive<fused_layout<D>::groups, true>(b->group);
+    if (makes_dq(b, ds)) {
+        issue_dq(b, s, ds, b->ds_parity);
+        wgmma_wait<0>();
+    }
     consumer_release(&s->keys_empty);
-    take_dq(b, s, ds);
+    if (makes_dq(b, ds))
+        take_dq(b, s, ds);
     store_item<D, STAGES, FIXUP>(b, p, s);
-    b->ds_parity ^= (uint32_t)ds;
+    leave_ds(b, ds);
     pipeline_advance(&b->streamed, STAGES);
     pipeline_advance(&b->items, 2);
 }
@@ -674,8 +795,8 @@ BT_DEVICE void fused_compute(const backward_params *p,
              threadIdx.x % 32 / 4;
     b->scale = p->scale * LOG2_E;
     // Group 0 issues first.
-    if (b->group == FUSED_GROUPS - 1)
-        order_arrive<FUSED_GROUPS, true>(b->group);
+    if (b->group == fused_layout<D>::groups - 1)
+        order_arrive<fused_layout<D>::groups, true>(b->group);
     while (item_there(b, s)) {
         int at = first_products<D, STAGES, FIXUP>(b, p, s);
         make_step<D, STAGES, FIXUP>(b, s, at);
@@ -694,32 +815,38 @@ BT_DEVICE void fused_compute(const backward_params *p,
 }
 
 template <int D, int STAGES, int FIXUP>
-__global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
+__global__ void __launch_bounds__(GROUP *(fused_layout<D>::groups + 1), 1)
     attention_backward_fused(const __grid_constant__ backward_params p)
 {
     extern __shared__ __align__(1024) unsigned char memory[];
     fused_shared<D, STAGES> *s = (fused_shared<D, STAGES> *)memory;
+    const int groups = fused_layout<D>::groups;
+    const int group_arrivals = 4 * WARP_ARRIVALS;
+    const int arrivals = groups * group_arrivals;
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
-            barrier_init(&s->item_empty[i], FUSED_WARPS * WARP_ARRIVALS + 3);
-            barrier_init(&s->ds_full[i], FUSED_WARPS * WARP_ARRIVALS);
-            barrier_init(&s->ds_empty[i], FUSED_WARPS * WARP_ARRIVALS);
+            barrier_init(&s->item_empty[i], arrivals + 3);
             tensor_map_prefetch(&p.stationary[i]);
             tensor_map_prefetch(&p.streamed[i]);
         }
         barrier_init(&s->keys_full, 1);
-        barrier_init(&s->keys_empty, FUSED_WARPS * WARP_ARRIVALS);
+        barrier_init(&s->keys_empty, arrivals);
         barrier_init(&s->values_full, 1);
-        barrier_init(&s->values_empty, FUSED_WARPS * WARP_ARRIVALS);
-        for (int i = 0; i < FUSED_GROUPS; i++) {
-            barrier_init(&s->dq_full[i], 4 * WARP_ARRIVALS);
+        barrier_init(&s->values_empty, arrivals);
+        for (int i = 0; i < groups; i++) {
+            // A group whose turn it is reads dS alone.
+            barrier_init(&s->ds_full[i], arrivals);
+            barrier_init(&s->ds_empty[i], fused_layout<D>::takes_turns
+                                              ? group_arrivals
+                                              : arrivals);
+            barrier_init(&s->dq_full[i], group_arrivals);
             barrier_init(&s->dq_empty[i], 1);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->streamed_full[i], 2);
-            barrier_init(&s->streamed_empty[i], FUSED_WARPS * WARP_ARRIVALS);
+            barrier_init(&s->streamed_empty[i], arrivals);
         }
         barrier_init_done();
     }
@@ -728,7 +855,7 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
     launch_dependents();
 
     if (threadIdx.x < GROUP) {
-        setmaxnreg_dec<24>();
+        setmaxnreg_dec<groups == 3 ? 32 : 24>();
         if (threadIdx.x == 0)
             fused_load_items<D, STAGES, FIXUP>(&p, s);
         else if (threadIdx.x == 32)
@@ -742,7 +869,7 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
                 fused_add_dq<D, STAGES>(&p, s, 1);
         }
     } else {
-        setmaxnreg_inc<240>();
+        setmaxnreg_inc<groups == 3 ? 160 : 240>();
         fused_compute<D, STAGES, FIXUP>(&p, s);
     }
 }
@@ -750,24 +877,27 @@ __global__ void __launch_bounds__(GROUP *(FUSED_GROUPS + 1), 1)
 /* ---- the end of dQ ----------------------------------------------------- */
 
 /* A step's sum of one head, in the layout of the threads that made it, becomes
- * rows of dQ. Also resets the counters for the next launch. Tasks after the
- * last step are rows that are in none, and get zeros. */
+ * rows of dQ: half of the threads, half of the columns. Also resets the
+ * counters for the next launch. Tasks after the last step are rows that are in
+ * none, and get zeros. */
 template <int D, int FIXUP>
 BT_DEVICE void finish_step(const finish_params *p, int head, int task,
                            uint32_t (*words)[D / 2 + 4])
 {
-    const int fours = D / FUSED_GROUPS / 8, chunks = D / 8;
+    const int fours = D / 2 / 8, chunks = D / 8;
+    const int panels = fused_layout<D>::panels;
     bool sum = task < p->dense_count;
     int at = sum ? p->dense[task] : 0;
     bt_loop_step step = sum ? p->step_list[at] : p->gaps[task - p->dense_count];
-    int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP;
+    int thread = threadIdx.x % GROUP, half = threadIdx.x / GROUP;
     int row = thread / 32 * 16 + thread % 32 / 4, added = 0;
-    size_t index = ((size_t)head * p->steps + at) * FUSED_GROUPS + group;
+    size_t index = (size_t)head * p->steps + at;
     bool good = true;
+    int *counter = p->added + index * panels + half % panels;
     if (sum)
-        added = p->added[index];
+        added = *counter;
     const float4 *from =
-        (const float4 *)(p->dq_sum + index * (STEP * D / FUSED_GROUPS));
+        (const float4 *)(p->dq_sum + (index * 2 + half) * (STEP * D / 2));
     float4 four[fours];
 #pragma unroll
     for (int i = 0; i < fours; i++) {
@@ -782,7 +912,7 @@ BT_DEVICE void finish_step(const finish_params *p, int head, int task,
                                    fmaf(four[i].y, p->scale, 0.0f));
         uint32_t lower = pack_bf16(fmaf(four[i].z, p->scale, 0.0f),
                                    fmaf(four[i].w, p->scale, 0.0f));
-        int column = group * fours * 4 + i * 4 + thread % 4; // of two
+        int column = half * fours * 4 + i * 4 + thread % 4; // of two
         words[row][column] = upper;
         words[row + 8][column] = lower;
         uint32_t check[2] = { check_finite(0, upper), check_finite(0, lower) };
@@ -795,7 +925,7 @@ BT_DEVICE void finish_step(const finish_params *p, int head, int task,
         p->bad[head / p->group] = 1;
     __syncthreads();
     if (sum && thread == 0)
-        p->added[index] = 0;
+        *counter = 0;
     for (int i = threadIdx.x; i < step.rows * chunks; i += 256) {
         int r = i / chunks, chunk = i % chunks;
         if (chunk * 8 < p->head_dim)

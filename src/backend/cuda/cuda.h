@@ -58,12 +58,14 @@ bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
                                    bauta_error *err);
 
 /* The backward pass has a kernel for dQ and one for dK and dV, in seven
- * products. Heads of 65 to 128 columns also have one for all gradients, in
+ * products. Heads of up to 128 columns also have one for all gradients, in
  * five, which is faster for dense documents and sums dQ, dK and dV in another
  * order. So whether a document is dense is a constant of the library: its keys
- * are seen by BT_DENSE_QUERIES queries or more on average, and by none of
- * another origin. It depends on the document's mask alone, not on the plan. */
-enum { BT_DENSE_QUERIES = 3072 };
+ * are seen by BT_DENSE_QUERIES queries or more on average, or by
+ * BT_DENSE_QUERIES_64 with heads of up to 64 columns, and by none of another
+ * origin. It depends on the document's mask alone, not on the plan. */
+enum { BT_DENSE_QUERIES = 3072, BT_DENSE_QUERIES_64 = 1024 };
+size_t bt_cuda_dense_queries(size_t head_dim);
 
 /* Another limit from the next update on, for checks and benches; SIZE_MAX: no
  * document is dense. */

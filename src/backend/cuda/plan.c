@@ -95,7 +95,9 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
     plan->pair = &host->pair;
     host->backward = backward;
     // The kernel for dense documents knows no bias.
-    host->dense_queries = bt_cuda_biased(shape) ? SIZE_MAX : BT_DENSE_QUERIES;
+    bt_cuda_plan_set_dense(plan, bt_cuda_biased(shape)
+                                     ? SIZE_MAX
+                                     : bt_cuda_dense_queries(plan->head_dim));
     *out = plan;
     return BAUTA_OK;
 }
@@ -140,9 +142,16 @@ size_t bt_cuda_plan_extent(const bt_cuda_plan *plan)
     return most;
 }
 
+size_t bt_cuda_dense_queries(size_t head_dim)
+{
+    return bt_cuda_width(head_dim) == 64 ? BT_DENSE_QUERIES_64
+                                         : BT_DENSE_QUERIES;
+}
+
 void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
 {
-    plan->host->dense_queries = queries;
+    bool large = bt_cuda_width(plan->head_dim) > 128;
+    plan->host->dense_queries = large ? SIZE_MAX : queries;
 }
 
 /* ---- the lists --------------------------------------------------------- */
@@ -161,7 +170,7 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
     size_t queries = bauta_mask_queries(mask);
     bool all = host->bands.rows == queries;
     bauta_status status = BAUTA_OK;
-    if (bt_cuda_width(plan->head_dim) != 128 || host->dense_queries == SIZE_MAX)
+    if (host->dense_queries == SIZE_MAX)
         return BAUTA_OK;
     if (!all)
         status = bt_bands_read(&host->whole, mask, 0, queries, err);
@@ -197,10 +206,10 @@ static bauta_status make_backward_lists(const bt_cuda_plan *plan,
 
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
  * the bytes. But the tiles of a document that run at once follow each other at
- * a distance of about 1.5 steps, and fewer heads at once mean more of its
- * tiles: the last one should not wait for more than 1.25 % of its steps. Heads
- * are divided evenly, for a few that are left alone at the end would keep few
- * multiprocessors busy. */
+ * a distance of about 1.5 steps, and of 2 with heads of 64, whose steps are
+ * shorter; and fewer heads at once mean more of its tiles: the last one should
+ * not wait for more than 1.25 % of its steps. Heads are divided evenly, for a
+ * few that are left alone at the end would keep few multiprocessors busy. */
 static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
 {
     size_t group = plan->heads / plan->kv_heads, heads = plan->kv_heads;
@@ -210,7 +219,8 @@ static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
                                            plan->head_dim, 1, heads);
     double steps = (double)queries->dense_visits * (double)plan->heads *
                    (double)queries->chain_count;
-    double near = 120.0 * (double)(blocks * blocks) / (steps + 1.0);
+    double distance = bt_cuda_width(plan->head_dim) == 64 ? 2.0 : 1.5;
+    double near = distance * 80.0 * (double)(blocks * blocks) / (steps + 1.0);
     size_t need = near < (double)heads ? (size_t)ceil(near) : heads;
     size_t rounds = heads / bt_size_min(bt_size_max(fits, need), heads);
     return (int)((heads + rounds - 1) / rounds);
@@ -318,7 +328,7 @@ static void add_backward_zeros(layout *l, bt_cuda_plan *plan)
     }
     add(l, &plan->dense.tile_counter, NULL, 1, sizeof(uint32_t));
     add(l, &plan->added, NULL, plan->dense_step_count ? steps : 0,
-        2 * sizeof(int));
+        bt_cuda_width(plan->head_dim) / 64 * sizeof(int));
     l->zeros = l->size;
 }
 

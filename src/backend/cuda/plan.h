@@ -55,7 +55,7 @@ struct bt_cuda_plan {
     int32_t *dense_steps; /* (dense_step_count) */
     bt_loop_step *gaps;   /* (gap_count) */
     int32_t *ranks;
-    int *added;       /* (heads, step_count, 2) */
+    int *added;       /* (heads, step_count, width / 64) */
     int *bad;         /* (kv_heads) */
     float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
     void *table_sums; /* of the gradient of a table, see bias_kernels.h */
