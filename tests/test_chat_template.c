@@ -719,8 +719,13 @@ static const char everything_variables[] =
     "\"strftime_now\": \"2026-11-16T12:34:56\"}";
 
 /* Memory comes in blocks, so that only some of the allocations of a rendering
- * reach the allocator. Padding moves the blocks' ends to all of them. */
-enum { PADS = 12 };
+ * reach the allocator. Padding moves the blocks' ends to all of them; with a
+ * sanitizer to every fourth. */
+#ifdef BT_SANITIZED
+enum { PADS = 12, PAD_STRIDE = 4 };
+#else
+enum { PADS = 12, PAD_STRIDE = 1 };
+#endif
 
 static size_t parsing_fails(size_t pad)
 {
@@ -749,7 +754,7 @@ static void parsing_survives_failing_allocations(void **state)
     (void)state;
     size_t points = 0;
     faults_begin();
-    for (size_t pad = 0; pad < PADS; pad++)
+    for (size_t pad = 0; pad < PADS; pad += PAD_STRIDE)
         points += parsing_fails(pad);
     assert_int_equal(faults_end(), 0);
     printf("%zu allocations failed\n", points);
@@ -795,7 +800,7 @@ static void rendering_survives_failing_allocations(void **state)
     assert_int_equal(bauta_chat_template_create(&t, everything,
                                                 sizeof(everything) - 1, &err),
                      BAUTA_OK);
-    for (size_t pad = 0; pad < 4 * PADS; pad++)
+    for (size_t pad = 0; pad < 4 * PADS; pad += PAD_STRIDE)
         points += rendering_fails(t, pad);
     bauta_chat_template_free(t);
     assert_int_equal(faults_end(), 0);

@@ -780,7 +780,11 @@ static void lower_case_is_learned_when_asked_for(void **state)
 static void a_word_of_a_megabyte_trains_in_linear_time(void **state)
 {
     (void)state;
+#ifdef BT_SANITIZED
+    enum { SIZE = 1 << 18 };
+#else
     enum { SIZE = 1 << 20 };
+#endif
     test_random r = test_random_from(seed);
     char *text = malloc(SIZE);
     for (size_t letters = 1; letters <= 26; letters = letters * 5 + 3)
