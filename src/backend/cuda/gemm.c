@@ -331,8 +331,7 @@ static int chunk_of(const bt_gemm_choice *choice, const bt_cuda_gemm_args *p)
         return choice->chunk;
     if (choice->small)
         return bt_gemm_few_chunk(p->n, p->k);
-    return p->form == BT_GEMM_TN ? bt_gemm_row_chunk(p->m, p->n)
-                                 : BT_GEMM_CHUNK;
+    return p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
 }
 
 /* What a task takes, in steps of k of tiles of 192 columns. The GPU slows its
