@@ -2,8 +2,8 @@
 /* atomic_directory.h - directories that are written atomically.
  *
  * Files go into a temporary directory beside the target path. Committing syncs
- * it and renames it to the target in one step. Freeing without a commit removes
- * it.
+ * all of them and renames the directory to the target in one step. Freeing
+ * without a commit removes it.
  *
  * Both directories are held open and every name is relative to them, so no
  * symbolic link is followed even if others can write there. */

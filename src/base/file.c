@@ -219,6 +219,7 @@ struct bt_atomic_file {
     const char *name;   /* last component of the path */
     char temporary[64]; /* name of the temporary file; "" when none */
     int folder, fd;     /* -1 when closed */
+    bool in_draft;      /* of a directory that is synced as a whole */
 };
 
 /* Create a file that did not exist, not even as a link. The name holds the
@@ -287,8 +288,12 @@ bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
 {
     *out = NULL;
     int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    return own < 0 ? bt_fail_errno(err, path, "create a file there")
-                   : draft_make(out, own, path, err);
+    bauta_status status = own < 0
+                              ? bt_fail_errno(err, path, "create a file there")
+                              : draft_make(out, own, path, err);
+    if (!status)
+        (*out)->in_draft = true;
+    return status;
 }
 
 bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
@@ -310,7 +315,7 @@ bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
 bauta_status bt_atomic_file_commit(bt_atomic_file *file, bauta_error *err)
 {
     int fd = file->fd;
-    if (fsync(fd) != 0)
+    if (!file->in_draft && fsync(fd) != 0)
         return bt_fail_errno(err, file->path, "write it");
     file->fd = -1; // close() releases it even when it fails
     if (close(fd) != 0)
@@ -318,7 +323,7 @@ bauta_status bt_atomic_file_commit(bt_atomic_file *file, bauta_error *err)
     if (renameat(file->folder, file->temporary, file->folder, file->name))
         return bt_fail_errno(err, file->path, "replace it");
     file->temporary[0] = '\0';
-    if (bt_directory_sync(file->folder) != 0)
+    if (!file->in_draft && bt_directory_sync(file->folder) != 0)
         return bt_fail_errno(err, file->path, "make its new name durable");
     return BAUTA_OK;
 }

@@ -38,8 +38,9 @@ typedef struct bt_atomic_file bt_atomic_file;
 
 bauta_status bt_atomic_file_create(bt_atomic_file **out, const char *path,
                                    bauta_error *err);
-/* In an open directory, wherever that has been moved to. `path` names the file
- * in messages; its last component is the file's name. */
+/* In a directory that is open, wherever it has been moved to, and that its owner
+ * syncs with its files: committing the file only gives it its name. `path` names
+ * the file in messages; its last component is the file's name. */
 bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
                                       const char *path, bauta_error *err);
 bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
