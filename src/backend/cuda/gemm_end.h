@@ -313,6 +313,50 @@ BT_DEVICE void end_two(const bt_gemm_end &e, float *v, int row, int column)
         store_bf16<2>((uint16_t *)e.out + i * e.ldo + j, v, left);
 }
 
+template <bt_act ACT> BT_DEVICE void gate_values(float (*v)[4])
+{
+#pragma unroll
+    for (int j = 0; j < 4; j++)
+        v[0][j] = __fmul_rn(act_of(ACT, rounded(v[0][j])), rounded(v[1][j]));
+}
+
+/* Four results of a product and those that they are multiplied with, both of
+ * which are stored, and then the gated activation. A product that ends so has
+ * nothing but a bias. */
+BT_DEVICE void gate_four(const bt_gemm_gate &g, const bt_gemm_end &e, float4 x,
+                         float4 by, int row, int column)
+{
+    uint16_t *out = (uint16_t *)e.out + (size_t)row * e.ldo;
+    float v[2][4] = { { x.x, x.y, x.z, x.w }, { by.x, by.y, by.z, by.w } };
+#pragma unroll
+    for (int i = 0; i < 2; i++) {
+        int at = column + (i == g.gate_first ? g.half : 0);
+        if (e.bias) {
+            float add[4];
+            load_bf16<4>(add, e.bias + at, 4);
+#pragma unroll
+            for (int j = 0; j < 4; j++)
+                v[i][j] = __fadd_rn(v[i][j], add[j]);
+        }
+        store_bf16<4>(out + at, v[i], 4);
+    }
+    switch (g.act) {
+    case BT_ACT_RELU:
+        gate_values<BT_ACT_RELU>(v);
+        break;
+    case BT_ACT_GELU_ERF:
+        gate_values<BT_ACT_GELU_ERF>(v);
+        break;
+    case BT_ACT_GELU_TANH:
+        gate_values<BT_ACT_GELU_TANH>(v);
+        break;
+    default:
+        gate_values<BT_ACT_SILU>(v);
+        break;
+    }
+    store_bf16<4>(g.y + (size_t)row * g.ld_y + column, v[0], 4);
+}
+
 /* ---- pairs ----------------------------------------------------------------
  */
 

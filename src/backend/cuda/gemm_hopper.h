@@ -38,6 +38,16 @@ BT_DEVICE float2 cluster_load(uint32_t address)
     return v;
 }
 
+/* Four of them. */
+BT_DEVICE float4 cluster_load4(uint32_t address)
+{
+    float4 v;
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
+                 : "r"(address));
+    return v;
+}
+
 /* Send two floats to another block, whose barrier counts their 8 bytes. */
 BT_DEVICE void cluster_store(uint32_t address, float x, float y,
                              uint32_t barrier)
