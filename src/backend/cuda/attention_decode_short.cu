@@ -34,7 +34,11 @@ typedef struct short_params {
     bt_cuda_decode_rows rows; /* k NULL: there are no new ones */
     bool ahead;               /* pages may be read before the grid before this
                                  one is done */
+    int multiprocessors;
 } short_params;
+
+/* Of shared memory, so that no block of a product finds room beside one. */
+enum { ALONE_BYTES = 220 << 10 };
 
 /* In place of the queries of a second job, of decode_shared. */
 template <int D> struct short_shared {
@@ -372,8 +376,11 @@ static cudaError_t launch(const short_params *p, int tiles, cudaStream_t stream)
     how.threads = COMPUTE_THREADS;
     // Outside of a step the kernels before this one may write pages.
     how.start = p->ahead ? BT_START_EARLY_IN_STEP : BT_START_EARLY;
-    how.shared = shared_bytes<D>(2 * tiles);
-    how.shared_limit = shared_bytes<D>(stages);
+    // Few blocks have a multiprocessor for themselves: where the product that
+    // follows fetches its first weights, their rows would arrive later.
+    bool alone = 4 * p->d.count <= p->multiprocessors;
+    how.shared_limit = max(shared_bytes<D>(stages), (size_t)ALONE_BYTES);
+    how.shared = alone ? (size_t)ALONE_BYTES : shared_bytes<D>(2 * tiles);
     return launch_values(how, stream, *p);
 }
 
@@ -449,6 +456,7 @@ extern "C" bauta_status bt_attention_decode_short_bf16_cuda(
     if (rows)
         p.rows = *rows;
     p.ahead = ahead;
+    p.multiprocessors = decode->device.multiprocessors;
     bool biased = bt_cuda_biased(shape);
     cudaStream_t queue = (cudaStream_t)stream;
     cudaError_t result = cudaErrorInvalidValue;
