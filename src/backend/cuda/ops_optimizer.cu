@@ -17,6 +17,13 @@ enum {
     AHEAD = 32 /* elements of a lane */
 };
 
+BT_DEVICE void read_ahead(float *to, const float *from)
+{
+#pragma unroll
+    for (int i = 0; i < AHEAD; i++)
+        to[i] = from[i * BT_LANES];
+}
+
 /* Sixteen threads to a piece, one to each of the CPU's lanes. A square is exact
  * in double, so the fused step rounds as a product and a sum do. */
 static __global__ void __launch_bounds__(SQUARES_THREADS)
@@ -30,12 +37,19 @@ static __global__ void __launch_bounds__(SQUARES_THREADS)
     const float *x = slots[piece.slot].grad + piece.from;
     double sum = 0.0;
     uint32_t end = in ? piece.count : 0;
+    uint32_t whole = end / (AHEAD * BT_LANES) * (AHEAD * BT_LANES);
+    float next[AHEAD]; // on their way while the ones before are added
+    if (whole)
+        read_ahead(next, x + lane);
     uint32_t j = lane;
-    for (; j + (AHEAD - 1) * BT_LANES < end; j += AHEAD * BT_LANES) {
-        float v[AHEAD]; // all of them on their way at once
+    while (j < whole) {
+        float v[AHEAD];
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
-            v[i] = x[j + i * BT_LANES];
+            v[i] = next[i];
+        j += AHEAD * BT_LANES;
+        if (j < whole)
+            read_ahead(next, x + j);
 #pragma unroll
         for (int i = 0; i < AHEAD; i++)
             sum = fma((double)v[i], (double)v[i], sum);
