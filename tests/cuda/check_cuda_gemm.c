@@ -293,7 +293,8 @@ static void check_double(const problem *q, const uint8_t *got)
 static void every_choice(const problem *q, const uint8_t *want)
 {
     const bt_cuda_gemm_args *p = &q->p;
-    int chunk = p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
+    int chunk =
+        p->form == BT_GEMM_TN ? bt_gemm_row_chunk(p->m, p->n) : BT_GEMM_CHUNK;
     int chunks = ((int)p->k + chunk - 1) / chunk;
     // Activations in the form NN and slopes in NT are ended by tiles that take
     // turns alone, and only by sums of one chunk.

@@ -19,11 +19,22 @@ enum {
     BT_CHUNK = 4096, /* keys, from a row's origin */
     BT_FORWARD_CHUNK = BT_CHUNK,
     BT_GEMM_CHUNK = 1024,    /* of k in NT and NN; a multiple of 64 */
-    BT_GEMM_ROW_CHUNK = 4096 /* of k in TN; a multiple of 64 */
+    BT_GEMM_ROW_CHUNK = 4096, /* of k in TN for large matrices; the same */
+    BT_GEMM_FEW_ROWS = 512    /* and for small ones */
 };
 
 /* Lengths that large products may choose from; 0 stands for the above. */
 #define BT_GEMM_CHUNKS 0
+
+/* The length of k in TN for a result of so many rows and columns. A small one
+ * has few tiles, so short chunks let more blocks share the sums. */
+static inline int bt_gemm_row_chunk(size_t m, size_t n)
+{
+    size_t tiles = ((m + 127) / 128) * ((n + 127) / 128);
+    return tiles <= 4    ? BT_GEMM_FEW_ROWS
+           : tiles <= 16 ? 2 * BT_GEMM_FEW_ROWS
+                         : BT_GEMM_ROW_CHUNK;
+}
 
 /* The length for products of few rows. */
 static inline int bt_gemm_few_chunk(size_t n, size_t k)

@@ -20,6 +20,12 @@ enum {
     BT_GEMM_ROW_CHUNK = 4096 /* the rows of logits, too */
 };
 
+static inline int bt_gemm_row_chunk(size_t m, size_t n)
+{
+    (void)m, (void)n;
+    return BT_GEMM_ROW_CHUNK;
+}
+
 #define BT_GEMM_CHUNKS 1 << 24, 16384, 8192, 4096, 2048, 1024
 
 /* As many parts as the GPU has room for at once, of tiles of 64 columns; the

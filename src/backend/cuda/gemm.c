@@ -331,7 +331,16 @@ static int chunk_of(const bt_gemm_choice *choice, const bt_cuda_gemm_args *p)
         return choice->chunk;
     if (choice->small)
         return bt_gemm_few_chunk(p->n, p->k);
-    return p->form == BT_GEMM_TN ? BT_GEMM_ROW_CHUNK : BT_GEMM_CHUNK;
+    return p->form == BT_GEMM_TN ? bt_gemm_row_chunk(p->m, p->n)
+                                 : BT_GEMM_CHUNK;
+}
+
+/* Whether chunks are added to the result one by one: a part of a batch has more
+ * than one short chunk, and dW in parts is that of the whole batch. */
+static bool adds_onto(const bt_cuda_gemm_args *p)
+{
+    return p->form == BT_GEMM_TN && p->accumulate &&
+           bt_gemm_row_chunk(p->m, p->n) < BT_GEMM_ROW_CHUNK;
 }
 
 /* What a task takes, in steps of k of tiles of 192 columns. The GPU slows its
@@ -394,6 +403,14 @@ static void deal(bt_gemm_task *t, const bt_gemm_choice *choice,
     t->whole = t->tiles_m * t->tiles_n / t->workers;
     t->part = t->tiles_m * t->tiles_n % t->workers;
     set_head(t, t->chunks);
+    t->onto = adds_onto(p) && t->chunks > 1;
+    if (t->onto) { // by the merge kernel, all tiles
+        t->part += t->whole * t->workers;
+        t->whole = 0;
+        t->head = 1;
+        t->join = false;
+        return;
+    }
     if (choice->head < 0) {
         bt_gemm_task with = *t;
         double best = cost_of(t, s);
@@ -738,6 +755,22 @@ size_t bt_cuda_gemm_workspace(const bt_cuda_gemm_args *product)
     return bt_gemm_choice_bytes(&choice, product, count);
 }
 
+/* A sum that is added to, without a place for those of its chunks. */
+static bauta_status chunk_by_chunk(const bt_cuda_gemm_args *given, void *stream,
+                                   bauta_error *err)
+{
+    bt_cuda_gemm_args p = with_strides(given), part = p;
+    size_t chunk = (size_t)bt_gemm_row_chunk(p.m, p.n);
+    bauta_status status = BAUTA_OK;
+    for (size_t k = 0; k < p.k && !status; k += chunk) {
+        part.a = p.a + k * p.lda;
+        part.b = p.b + k * p.ldb;
+        part.k = p.k - k < chunk ? p.k - k : chunk;
+        status = bt_cuda_gemm(&part, NULL, 0, stream, err);
+    }
+    return status;
+}
+
 bauta_status bt_cuda_gemm(const bt_cuda_gemm_args *product, void *workspace,
                           size_t workspace_bytes, void *stream,
                           bauta_error *err)
@@ -747,7 +780,11 @@ bauta_status bt_cuda_gemm(const bt_cuda_gemm_args *product, void *workspace,
     int count = multiprocessors();
     if (!count)
         return bt_fail(err, BAUTA_ERR_UNSUPPORTED, "no GPU");
-    bt_gemm_choose(&choice, product, workspace ? workspace_bytes : 0, count);
+    size_t bytes = workspace ? workspace_bytes : 0;
+    bt_gemm_choose(&choice, product, bytes, count);
+    if (adds_onto(product) &&
+        bt_gemm_choice_bytes(&choice, product, count) > bytes)
+        return chunk_by_chunk(product, stream, err);
     return bt_cuda_gemm_by(&choice, product, workspace, workspace_bytes, stream,
                            err);
 }
@@ -765,6 +802,7 @@ bauta_status bt_cuda_gemm_reference(const bt_cuda_gemm_args *given,
     if (status || !p.m || !p.n)
         return status;
     bt_gemm_end end = end_of(&p);
-    return launched(bt_gemm_plain(&p, &end, chunk_of(&choice, &p), stream),
-                    err);
+    int chunk = chunk_of(&choice, &p);
+    bool onto = adds_onto(&p) && p.k > (size_t)chunk;
+    return launched(bt_gemm_plain(&p, &end, chunk, onto, stream), err);
 }

@@ -1,13 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.h - matrix products in bfloat16 on an NVIDIA GPU (Hopper), seen from C.
  *
- * Order of arithmetic. k is cut into chunks of a fixed length, a constant of
- * the library: BT_GEMM_CHUNK for sums over features (NT, NN), BT_GEMM_ROW_CHUNK
- * for sums over rows (TN). Inside a chunk the tensor cores accumulate in
- * float32, in steps of 16 of k in ascending order, starting from 0; the first
- * chunk's result is the total, and the results of the others are added to it
- * one after another with float32 additions. Missing elements of the last step
- * are zeros. Then, in float32 and each step rounded once,
+ * Order of arithmetic. k is cut into chunks of a fixed length: BT_GEMM_CHUNK
+ * for sums over features (NT, NN), and for sums over rows (TN) what
+ * bt_gemm_row_chunk() says of the size of the weights. Inside a chunk the
+ * tensor cores accumulate in float32, in steps of 16 of k in ascending order,
+ * starting from 0; the first chunk's result is the total, and the results of
+ * the others are added to it one after another with float32 additions. Missing
+ * elements of the last step are zeros. Then, in float32 and each step rounded
+ * once,
  *
  *     v = total
  *     v = v + bias[j]                      (bias)
@@ -19,14 +20,19 @@
  *     v = out[i][j] + v                    (accumulate)
  *     out[i][j] = v
  *
+ * In TN several chunks that are shorter than BT_GEMM_ROW_CHUNK are added to
+ * out[i][j] one after another instead (accumulate), so that dW of a batch in
+ * parts of that many rows is the dW of the whole batch.
+ *
  * where act and act' are those of bt_cuda_act() and bt_cuda_act_backward(): a
  * product that ends with an activation has the bits of the two operations one
  * after the other.
  *
  * So an element of the result depends on a row of each operand and on nothing
- * else: not on m and n, on the row's place, on tile shapes, on how many blocks
- * share the work or on the GPU's size. gemm_reference.cu is this order and no
- * more; every kernel gives its bits. */
+ * else: not on m and n (but in TN, where these are the shape of the weights), on
+ * the row's place, on tile shapes, on how many blocks share the work or on the
+ * GPU's size. gemm_reference.cu is this order and no more; every kernel gives
+ * its bits. */
 #ifndef BT_CUDA_GEMM_H
 #define BT_CUDA_GEMM_H
 

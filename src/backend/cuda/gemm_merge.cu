@@ -3,6 +3,15 @@
  * chunks, in the order of chunks. A thread has two columns of two rows. */
 #include "backend/cuda/gemm_large.h"
 
+/* Two columns of what a float32 result holds. */
+BT_DEVICE float2 held_two(const bt_gemm_end &e, int row, int column)
+{
+    const float *at = (const float *)e.out + row * e.ldo + column;
+    if (row >= e.m)
+        return make_float2(0.0f, 0.0f);
+    return make_float2(at[0], column + 1 < e.n ? at[1] : 0.0f);
+}
+
 static __global__ void __launch_bounds__(256)
     gemm_merge(const __grid_constant__ bt_gemm_task t, int columns)
 {
@@ -24,6 +33,15 @@ static __global__ void __launch_bounds__(256)
 
     const float4 *from = (const float4 *)t.partial + at;
     float4 total = from[0];
+    bt_gemm_end end = t.end;
+    if (t.onto) {
+        float2 above = held_two(end, row, column);
+        float2 below = held_two(end, row + 8, column);
+        total = make_float4(
+            __fadd_rn(above.x, total.x), __fadd_rn(above.y, total.y),
+            __fadd_rn(below.x, total.z), __fadd_rn(below.y, total.w));
+        end.accumulate = false;
+    }
 #pragma unroll 8
     for (int x = 1; x <= t.chunks - t.head; x++) {
         float4 v = from[x * slot];
@@ -33,9 +51,9 @@ static __global__ void __launch_bounds__(256)
         total.w = __fadd_rn(total.w, v.w);
     }
     float above[2] = { total.x, total.y }, below[2] = { total.z, total.w };
-    end_two(t.end, above, row, column);
+    end_two(end, above, row, column);
     if (row + 8 < t.end.m)
-        end_two(t.end, below, row + 8, column);
+        end_two(end, below, row + 8, column);
 }
 
 extern "C" int bt_gemm_merge(int columns, const bt_gemm_task *task,

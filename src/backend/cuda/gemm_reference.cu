@@ -25,11 +25,16 @@ BT_DEVICE uint32_t two_of_k(const operand &o, int row, int k, int all)
 }
 
 static __global__ void __launch_bounds__(32)
-    gemm_reference(operand a, operand b, int k, int chunk, bt_gemm_end end)
+    gemm_reference(operand a, operand b, int k, int chunk, bool onto,
+                   bt_gemm_end end)
 {
     int lane = threadIdx.x, g = lane / 4, t = lane % 4 * 2;
     int row = blockIdx.y * 16 + g, column = blockIdx.x * 8;
     float total[4] = { 0, 0, 0, 0 };
+    for (int j = 0; j < 4 && onto; j++)
+        if (row + j / 2 * 8 < end.m && column + t + j % 2 < end.n)
+            total[j] = ((const float *)end.out)[(row + j / 2 * 8) * end.ldo +
+                                                column + t + j % 2];
     for (int from = 0; from < k; from += chunk) {
         float sum[4] = { 0, 0, 0, 0 };
         for (int i = from; i < min(from + chunk, k); i += 16) {
@@ -42,15 +47,17 @@ static __global__ void __launch_bounds__(32)
             mma_16816(sum, x, y);
         }
         for (int j = 0; j < 4; j++)
-            total[j] = from ? __fadd_rn(total[j], sum[j]) : sum[j];
+            total[j] =
+                from || onto ? __fadd_rn(total[j], sum[j]) : sum[j];
     }
+    end.accumulate = end.accumulate && !onto;
     for (int half = 0; half < 2; half++)
         if (row + half * 8 < end.m && column + t < end.n)
             end_two(end, &total[half * 2], row + half * 8, column + t);
 }
 
 extern "C" int bt_gemm_plain(const bt_cuda_gemm_args *p, const bt_gemm_end *end,
-                             int chunk, void *stream)
+                             int chunk, bool onto, void *stream)
 {
     operand a = { p->a, p->lda, 1, (int)p->m };
     operand b = { p->b, p->ldb, 1, (int)p->n };
@@ -60,5 +67,5 @@ extern "C" int bt_gemm_plain(const bt_cuda_gemm_args *p, const bt_gemm_end *end,
         b = { p->b, 1, p->ldb, (int)p->n };
     dim3 grid((unsigned)((p->n + 7) / 8), (unsigned)((p->m + 15) / 16));
     return launch_kernel(gemm_reference, grid, 32, 0, BT_START_AFTER, stream, a,
-                         b, (int)p->k, chunk, *end);
+                         b, (int)p->k, chunk, onto, *end);
 }

@@ -54,6 +54,7 @@ typedef struct bt_gemm_task {
     int tiles_m, tiles_n, group;    /* see tile_at() */
     int workers, whole, part, head;
     bool join;
+    bool onto; /* chunks are added to the result one by one; see gemm.h */
     bool staged; /* activations and slopes go by way of `side` */
 } bt_gemm_task;
 
@@ -172,7 +173,7 @@ int bt_gemm_narrow(bt_gemm_form form, int rows, int tile, bt_gemm_source source,
 int bt_gemm_narrow_bytes(int rows, int tile, int panels, int chunks,
                          int blocks);
 int bt_gemm_plain(const bt_cuda_gemm_args *product, const bt_gemm_end *end,
-                  int chunk, void *stream);
+                  int chunk, bool onto, void *stream);
 
 #ifdef __cplusplus
 }
