@@ -168,27 +168,30 @@ static size_t sum(size_t count, const size_t *lengths)
     return total;
 }
 
-/* Called before the lengths are read. */
-static bauta_status documents_check(size_t documents, bauta_error *err)
+/* Clear *out and check the list of documents, before it is read. */
+static bauta_status documents_begin(bauta_mask **out, size_t documents,
+                                    const void *list, const char *name,
+                                    bauta_error *err)
 {
-    if (documents <= BT_AXIS_MAX)
-        return BAUTA_OK;
-    return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                   "a mask of %zu documents: the maximum is %zu", documents,
-                   BT_AXIS_MAX);
+    bauta_status status = bt_mask_clear(out, err);
+    if (status)
+        return status;
+    if (documents && !list)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT, "%s is NULL for %zu documents",
+                       name, documents);
+    if (documents > BT_AXIS_MAX)
+        return bt_fail(err, BAUTA_ERR_ARGUMENT,
+                       "a mask of %zu documents: the maximum is %zu", documents,
+                       BT_AXIS_MAX);
+    return BAUTA_OK;
 }
 
 bauta_status bauta_mask_documents(bauta_mask **out, size_t documents,
                                   const size_t *query_lengths,
                                   const size_t *key_lengths, bauta_error *err)
 {
-    bauta_status status = bt_mask_clear(out, err);
-    if (status)
-        return status;
-    if (documents && !query_lengths)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "query_lengths is NULL for %zu documents", documents);
-    status = documents_check(documents, err);
+    bauta_status status =
+        documents_begin(out, documents, query_lengths, "query_lengths", err);
     if (status)
         return status;
     if (!key_lengths)
@@ -208,13 +211,8 @@ bauta_status bauta_mask_causal_documents(bauta_mask **out, size_t documents,
                                          const size_t *lengths,
                                          bauta_error *err)
 {
-    bauta_status status = bt_mask_clear(out, err);
-    if (status)
-        return status;
-    if (documents && !lengths)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "lengths is NULL for %zu documents", documents);
-    status = documents_check(documents, err);
+    bauta_status status =
+        documents_begin(out, documents, lengths, "lengths", err);
     if (status)
         return status;
     size_t all = sum(documents, lengths);
@@ -290,13 +288,7 @@ static bauta_status pack_rows(bauta_mask **out, size_t documents,
 bauta_status bauta_mask_pack(bauta_mask **out, size_t documents,
                              const bauta_mask *const *masks, bauta_error *err)
 {
-    bauta_status status = bt_mask_clear(out, err);
-    if (status)
-        return status;
-    if (documents && !masks)
-        return bt_fail(err, BAUTA_ERR_ARGUMENT,
-                       "masks is NULL for %zu documents", documents);
-    status = documents_check(documents, err);
+    bauta_status status = documents_begin(out, documents, masks, "masks", err);
     if (status)
         return status;
     size_t queries = 0, keys = 0, bands = 0;

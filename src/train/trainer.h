@@ -40,6 +40,12 @@ struct bauta_trainer {
     void *progress_user;
 };
 
+/* Resolve the defaults of the options and check them. */
+bauta_status bt_train_options_resolve(bauta_train_options *options,
+                                      const bauta_model *model,
+                                      const bauta_corpus *corpus, /* or NULL */
+                                      bauta_error *err);
+
 /* A training batch as the public calls take it. read_source and read_target are
  * NULL where the model has no such input. */
 typedef struct bt_microbatch {
@@ -58,6 +64,30 @@ bauta_status bt_microbatch_run(bauta_trainer *trainer,
                                bool train, bool ahead, double *loss,
                                bauta_error *err);
 
+/* A batch of an epoch. bt_epoch_batch_at() sets the mode to parallel. */
+typedef struct bt_epoch_batch {
+    const bauta_corpus *corpus;
+    const bt_example *list; /* (count) */
+    size_t count;
+    bauta_train_mode mode;
+    bool evaluate;          /* the loss only */
+    bool ahead;             /* make the plans of the next batch, too */
+    size_t counted, tokens; /* of all micro-batches */
+    size_t total;           /* labels of all lanes; 0: those of this batch */
+    size_t filled;          /* sequences in the trainer's train_batch */
+} bt_epoch_batch;
+bt_epoch_batch bt_epoch_batch_at(const bt_epoch *epoch,
+                                 const bauta_corpus *corpus, size_t number);
+
+/* Add the gradients of a batch, except in evaluation; *loss is its part of the
+ * mean over all labels. */
+bauta_status bt_epoch_batch_run(bauta_trainer *trainer, bt_epoch_batch *batch,
+                                double *loss, bauta_error *err);
+/* The same in lanes: the gradients of the own ones, and the loss of all. */
+bauta_status bt_epoch_batch_run_lanes(bauta_trainer *trainer,
+                                      bt_epoch_batch *batch, double *loss,
+                                      bauta_error *err);
+
 /* Set the gradients of the model to 0. */
 bauta_status bt_trainer_zero(bauta_trainer *trainer, bauta_error *err);
 
@@ -71,6 +101,16 @@ bauta_status bt_trainer_weights(bt_host_copy *copy,
 bauta_status bt_trainer_set_weights(bauta_trainer *trainer,
                                     const float *weights, bauta_error *err);
 
+/* Give all ranks the slices of the weights that their owners changed.
+ * Collective. */
+bauta_status bt_trainer_gather_weights(const bauta_trainer *trainer,
+                                       bauta_error *err);
+
+/* The moving average of the weights, where the options ask for one: begin it
+ * with the weights, and update it after a step. */
+bauta_status bt_trainer_ema_create(bauta_trainer *trainer, bauta_error *err);
+bauta_status bt_trainer_ema_step(const bauta_trainer *trainer,
+                                 bauta_error *err);
 /* Exchange the weights and their moving average, on all ranks. */
 bauta_status bt_trainer_swap_ema(const bauta_trainer *trainer,
                                  bauta_error *err);

@@ -4,8 +4,8 @@
  * product of more terms than that (see gemm.h).
  *
  * Long chunks cost the forward pass least; short ones give decoding more jobs
- * that run in parallel. docs/performance.md has the figures, and those of a
- * build without this order (chunk_free.h). */
+ * that run in parallel. docs/performance-log.md has the figures, and those of
+ * a build without this order (chunk_free.h). */
 #ifndef BT_CUDA_CHUNK_H
 #define BT_CUDA_CHUNK_H
 
