@@ -31,6 +31,8 @@
 #include "runtime/context.h"
 
 #include <math.h>
+#include <signal.h>
+#include <sys/resource.h>
 
 #define LOGITS_BOUND (4 * sqrt(70.0 * 50.0) * 0x1p-24)
 #define GRADIENTS_BOUND (2 * LOGITS_BOUND)
@@ -502,6 +504,120 @@ static void a_resumed_run_has_the_same_bits(void **state)
         run_release(&b);
         temp_folder_free(&f);
     }
+}
+
+/* ---- checkpoints of a run ------------------------------------------------ */
+
+/* Makes files of more than `bytes` fail from a step on. */
+typedef struct file_limit {
+    size_t step;
+    rlim_t bytes;
+} file_limit;
+
+static bauta_status limit_files(void *user, const bauta_train_report *report,
+                                double seconds)
+{
+    const file_limit *limit = user;
+    (void)seconds;
+    if (report->step != limit->step)
+        return BAUTA_OK;
+    struct rlimit now;
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &now), 0);
+    now.rlim_cur = limit->bytes;
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &now), 0);
+    return BAUTA_OK;
+}
+
+/* Run some steps with a checkpoint after each. */
+static bauta_status run_with_saves(device_run *l, const char *folder,
+                                   size_t steps, file_limit *limit,
+                                   bauta_run_result *result, bauta_error *err)
+{
+    bauta_run *run = NULL;
+    bauta_run_options o = BAUTA_RUN_OPTIONS_INIT;
+    o.max_steps = steps;
+    o.save_steps = 1;
+    o.save_total_limit = 0;
+    o.user = limit;
+    o.on_step = limit ? limit_files : NULL;
+    MUST(bauta_run_open(&run, folder, true, err), err);
+    bauta_status status =
+        bauta_run_train(run, l->trainer, NULL, &o, result, err);
+    bauta_run_free(run);
+    return status;
+}
+
+static void same_file(const char *folder, const char *other, const char *name)
+{
+    char path[2][600];
+    bt_file_map map[2];
+    bauta_error err;
+    snprintf(path[0], sizeof(path[0]), "%s/%s", folder, name);
+    snprintf(path[1], sizeof(path[1]), "%s/%s", other, name);
+    for (int i = 0; i < 2; i++)
+        MUST(bt_file_map_init(&map[i], path[i], &err), &err);
+    assert_int_equal(map[0].size, map[1].size);
+    assert_memory_equal(map[0].bytes, map[1].bytes, map[0].size);
+    for (int i = 0; i < 2; i++)
+        bt_file_map_release(&map[i]);
+}
+
+/* They are written while the next steps run, and hold the state of their own
+ * step. */
+static void checkpoints_of_a_run_hold_their_own_step(void **state)
+{
+    (void)state;
+    enum { STEPS = 4 };
+    bauta_train_options o = run_options();
+    bauta_run_result result = BAUTA_RUN_RESULT_INIT;
+    temp_folder f = temp_folder_create();
+    device_run a, b;
+    bauta_error err;
+    char run[512], step[600], own[512];
+    snprintf(run, sizeof(run), "%s", temp_folder_path(&f, "run"));
+    run_init(&a, reference, &tinies[0], &o);
+    run_init(&b, reference, &tinies[0], &o);
+    MUST(run_with_saves(&a, run, STEPS, NULL, &result, &err), &err);
+    assert_int_equal(result.saved_step, STEPS);
+    for (int i = 1; i <= STEPS; i++) {
+        run_step(&b);
+        snprintf(own, sizeof(own), "%s", temp_folder_path(&f, "own"));
+        snprintf(step, sizeof(step), "%s/step-%08d", run, i);
+        MUST(bauta_trainer_save(b.trainer, own, NULL, &err), &err);
+        same_file(step, own, "model.safetensors");
+        same_file(step, own, "optimizer.safetensors");
+        temp_folder_remove(own);
+    }
+    run_release(&a);
+    run_release(&b);
+    temp_folder_free(&f);
+}
+
+/* Either by the next checkpoint or at the end of the run. */
+static void a_checkpoint_that_cannot_be_written_ends_a_run(void **state)
+{
+    (void)state;
+    struct rlimit before;
+    void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    for (size_t steps = 3; steps <= 6; steps += 3) {
+        bauta_train_options o = run_options();
+        bauta_run_result result = BAUTA_RUN_RESULT_INIT;
+        file_limit limit = { 3, 8000 };
+        temp_folder f = temp_folder_create();
+        device_run a;
+        bauta_error err;
+        run_init(&a, reference, &tinies[0], &o);
+        bauta_status status = run_with_saves(&a, temp_folder_path(&f, "run"),
+                                             steps, &limit, &result, &err);
+        assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+        assert_int_equal(status, BAUTA_ERR_IO);
+        assert_non_null(strstr(err.message, "step 2 is complete"));
+        assert_int_equal(result.saved_step, 2);
+        run_release(&a);
+        temp_folder_free(&f);
+    }
+    signal(SIGXFSZ, handler);
 }
 
 /* The optimizer for training loops of one's own. */
@@ -1241,6 +1357,8 @@ int main(void)
         cmocka_unit_test(five_steps_agree_with_the_cpu),
         cmocka_unit_test(every_training_mode_runs_on_the_device),
         cmocka_unit_test(a_resumed_run_has_the_same_bits),
+        cmocka_unit_test(checkpoints_of_a_run_hold_their_own_step),
+        cmocka_unit_test(a_checkpoint_that_cannot_be_written_ends_a_run),
         cmocka_unit_test(the_public_optimizer_runs_on_the_device),
         cmocka_unit_test(greedy_generation_agrees_with_the_cpu),
         cmocka_unit_test(beam_search_agrees_with_the_cpu),

@@ -217,9 +217,10 @@ void bt_file_map_forget(const void *bytes, size_t size)
 struct bt_atomic_file {
     char *path;         /* of the target */
     const char *name;   /* last component of the path */
-    char temporary[64]; /* name of the temporary file; "" when none */
+    char temporary[64]; /* room for the name of a temporary file */
+    const char *draft;  /* the name that it has until then; NULL when none */
     int folder, fd;     /* -1 when closed */
-    bool in_draft;      /* of a directory that is synced as a whole */
+    bool in_draft;      /* of a directory: it has its own name there */
 };
 
 /* Create a file that did not exist, not even as a link. The name holds the
@@ -229,26 +230,26 @@ static bauta_status temporary_open(bt_atomic_file *file, bauta_error *err)
 {
     static atomic_uint count;
     enum { ATTEMPTS = 1000 };
-    char name[sizeof(file->temporary)];
+    const char *name = file->in_draft ? file->name : file->temporary;
     for (int i = 0; i < ATTEMPTS; i++) {
-        snprintf(name, sizeof(name), ".bauta-%ld-%u.tmp", (long)getpid(),
-                 atomic_fetch_add(&count, 1));
+        snprintf(file->temporary, sizeof(file->temporary), ".bauta-%ld-%u.tmp",
+                 (long)getpid(), atomic_fetch_add(&count, 1));
         // Not mkstemp(), whose files are readable by their owner only.
         file->fd =
             openat(file->folder, name,
                    O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
         if (file->fd >= 0) {
-            memcpy(file->temporary, name, sizeof(name));
+            file->draft = name;
             return BAUTA_OK;
         }
-        if (errno != EEXIST)
+        if (errno != EEXIST || file->in_draft)
             break;
     }
     return bt_fail_errno(err, file->path, "create a file beside it");
 }
 
 /* Takes ownership of the directory's descriptor. */
-static bauta_status draft_make(bt_atomic_file **out, int folder,
+static bauta_status draft_make(bt_atomic_file **out, int folder, bool in_draft,
                                const char *path, bauta_error *err)
 {
     bauta_status status = BAUTA_OK;
@@ -257,7 +258,8 @@ static bauta_status draft_make(bt_atomic_file **out, int folder,
         close(folder);
         return bt_fail_memory(err, "a file to write", sizeof(*file));
     }
-    *file = (bt_atomic_file){ .folder = folder, .fd = -1 };
+    *file =
+        (bt_atomic_file){ .folder = folder, .fd = -1, .in_draft = in_draft };
     file->path = bt_path_copy(path, strlen(path));
     if (file->path) {
         const char *slash = strrchr(file->path, '/');
@@ -280,7 +282,7 @@ bauta_status bt_atomic_file_create(bt_atomic_file **out, const char *path,
     const char *name;
     *out = NULL;
     bauta_status status = bt_path_open_parent(&folder, &name, path, err);
-    return status ? status : draft_make(out, folder, path, err);
+    return status ? status : draft_make(out, folder, false, path, err);
 }
 
 bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
@@ -288,12 +290,8 @@ bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
 {
     *out = NULL;
     int own = openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    bauta_status status = own < 0
-                              ? bt_fail_errno(err, path, "create a file there")
-                              : draft_make(out, own, path, err);
-    if (!status)
-        (*out)->in_draft = true;
-    return status;
+    return own < 0 ? bt_fail_errno(err, path, "create a file there")
+                   : draft_make(out, own, true, path, err);
 }
 
 bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,
@@ -320,9 +318,10 @@ bauta_status bt_atomic_file_commit(bt_atomic_file *file, bauta_error *err)
     file->fd = -1; // close() releases it even when it fails
     if (close(fd) != 0)
         return bt_fail_errno(err, file->path, "write it");
-    if (renameat(file->folder, file->temporary, file->folder, file->name))
+    if (!file->in_draft &&
+        renameat(file->folder, file->draft, file->folder, file->name))
         return bt_fail_errno(err, file->path, "replace it");
-    file->temporary[0] = '\0';
+    file->draft = NULL;
     if (!file->in_draft && bt_directory_sync(file->folder) != 0)
         return bt_fail_errno(err, file->path, "make its new name durable");
     return BAUTA_OK;
@@ -334,8 +333,8 @@ void bt_atomic_file_free(bt_atomic_file *file)
         return;
     if (file->fd >= 0)
         close(file->fd);
-    if (file->temporary[0])
-        (void)unlinkat(file->folder, file->temporary, 0);
+    if (file->draft)
+        (void)unlinkat(file->folder, file->draft, 0);
     if (file->folder >= 0)
         close(file->folder);
     bt_free(file->path);

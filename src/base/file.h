@@ -38,9 +38,9 @@ typedef struct bt_atomic_file bt_atomic_file;
 
 bauta_status bt_atomic_file_create(bt_atomic_file **out, const char *path,
                                    bauta_error *err);
-/* In a directory that is open, wherever it has been moved to, and that its owner
- * syncs with its files: committing the file only gives it its name. `path` names
- * the file in messages; its last component is the file's name. */
+/* In an open directory that is itself a draft: the file has its name from the
+ * start, and the owner of the directory syncs it. `path` names the file in
+ * messages; its last component is the file's name. */
 bauta_status bt_atomic_file_create_at(bt_atomic_file **out, int folder,
                                       const char *path, bauta_error *err);
 bauta_status bt_atomic_file_write(bt_atomic_file *file, const void *bytes,

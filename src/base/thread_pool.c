@@ -246,6 +246,14 @@ static sigset_t signals_block(void)
     return old;
 }
 
+int bt_thread_start(pthread_t *thread, void *(*run)(void *), void *argument)
+{
+    sigset_t signals = signals_block();
+    int error = pthread_create(thread, NULL, run, argument);
+    pthread_sigmask(SIG_SETMASK, &signals, NULL);
+    return error;
+}
+
 /* Start the workers; 0 or an error number. Without an error all are started. */
 static int workers_start(bt_thread_pool *pool)
 {
@@ -256,15 +264,13 @@ static int workers_start(bt_thread_pool *pool)
     (void)pthread_mutex_init(&pool->mutex, NULL);
     (void)pthread_cond_init(&pool->loop_begins, NULL);
     (void)pthread_cond_init(&pool->loop_ends, NULL);
-    sigset_t signals = signals_block();
     while (!error && pool->started < wanted) {
         pool_worker *worker = &pool->workers[pool->started];
         worker->pool = pool;
         worker->thread = pool->started + 1;
-        error = pthread_create(&worker->handle, NULL, worker_main, worker);
+        error = bt_thread_start(&worker->handle, worker_main, worker);
         pool->started += !error;
     }
-    pthread_sigmask(SIG_SETMASK, &signals, NULL);
     return error;
 }
 

@@ -12,6 +12,8 @@
 
 #include "bauta.h"
 
+#include <pthread.h>
+
 #define BT_THREADS_MAX 1024 /* of a pool */
 
 typedef struct bt_thread_pool bt_thread_pool;
@@ -79,5 +81,9 @@ bool bt_once_begin(bt_once *once, unsigned round);
 void bt_once_end(bt_once *once, unsigned round);
 /* Whether a task has started on it; the answer may be outdated at once. */
 bool bt_once_started(const bt_once *once, unsigned round);
+
+/* Start a thread that gets no signals but those of its own faults; 0 or an
+ * error number. pthread_join() ends it. */
+int bt_thread_start(pthread_t *thread, void *(*run)(void *), void *argument);
 
 #endif

@@ -105,6 +105,46 @@ static bool writes(const bauta_trainer *t)
     return t->context->comm->rank == 0;
 }
 
+bauta_status bt_checkpoint_copy(bt_checkpoint_draft *draft,
+                                const bauta_trainer *trainer, const char *notes,
+                                bauta_error *err)
+{
+    *draft = (bt_checkpoint_draft){ .trainer = trainer };
+    bauta_status status =
+        bt_trainer_weights(&draft->weights, trainer, false, err);
+    if (!status)
+        status = bt_optimizer_state_init(&draft->state, trainer, true, err);
+    if (!status && writes(trainer))
+        status = record_text(&draft->record, trainer, draft->weights.data,
+                             &draft->state, notes, err);
+    if (status)
+        bt_checkpoint_draft_release(draft);
+    return status;
+}
+
+bool bt_checkpoint_is_apart(const bt_checkpoint_draft *draft)
+{
+    return draft->weights.owned && draft->state.moments.owned &&
+           (draft->state.ema.owned || !draft->trainer->ema.memory);
+}
+
+bauta_status bt_checkpoint_write(const bt_checkpoint_draft *draft,
+                                 const char *folder, bauta_error *err)
+{
+    const bauta_trainer *t = draft->trainer;
+    return writes(t) ? folder_write(t, folder, draft->weights.data,
+                                    &draft->state, draft->record, err)
+                     : BAUTA_OK;
+}
+
+void bt_checkpoint_draft_release(bt_checkpoint_draft *draft)
+{
+    bt_free(draft->record);
+    bt_optimizer_state_release(&draft->state);
+    bt_host_copy_release(&draft->weights);
+    *draft = (bt_checkpoint_draft){ 0 };
+}
+
 bauta_status bauta_trainer_save(const bauta_trainer *trainer,
                                 const char *folder, const char *notes,
                                 bauta_error *err)
@@ -112,22 +152,12 @@ bauta_status bauta_trainer_save(const bauta_trainer *trainer,
     BT_NEED(trainer, err);
     if (writes(trainer))
         BT_NEED(folder, err);
-    bt_optimizer_state state;
-    bt_host_copy weights;
-    char *record = NULL;
-    bauta_status status = bt_trainer_weights(&weights, trainer, false, err);
+    bt_checkpoint_draft draft;
+    bauta_status status = bt_checkpoint_copy(&draft, trainer, notes, err);
     if (status)
         return status;
-    status = bt_optimizer_state_init(&state, trainer, true, err);
-    if (!status && writes(trainer))
-        status =
-            record_text(&record, trainer, weights.data, &state, notes, err);
-    if (!status && writes(trainer))
-        status =
-            folder_write(trainer, folder, weights.data, &state, record, err);
-    bt_free(record);
-    bt_optimizer_state_release(&state);
-    bt_host_copy_release(&weights);
+    status = bt_checkpoint_write(&draft, folder, err);
+    bt_checkpoint_draft_release(&draft);
     return status;
 }
 

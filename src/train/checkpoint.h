@@ -78,4 +78,26 @@ bauta_status bt_trainer_record_read(bt_train_progress *progress,
                                     const bauta_trainer *trainer,
                                     const char *path, bauta_error *err);
 
+/* ---- checkpoint.c -------------------------------------------------------- */
+
+/* What a checkpoint holds, before it is written. */
+typedef struct bt_checkpoint_draft {
+    const bauta_trainer *trainer;
+    bt_host_copy weights;
+    bt_optimizer_state state;
+    char *record; /* rank 0 */
+} bt_checkpoint_draft;
+
+/* Take the state of a trainer. Collective. */
+bauta_status bt_checkpoint_copy(bt_checkpoint_draft *draft,
+                                const bauta_trainer *trainer, const char *notes,
+                                bauta_error *err);
+/* Whether the draft shares no memory with what a step changes, as it does where
+ * the trainer's memory is the host's. */
+bool bt_checkpoint_is_apart(const bt_checkpoint_draft *draft);
+/* Write it to a folder; rank 0 does. */
+bauta_status bt_checkpoint_write(const bt_checkpoint_draft *draft,
+                                 const char *folder, bauta_error *err);
+void bt_checkpoint_draft_release(bt_checkpoint_draft *draft);
+
 #endif

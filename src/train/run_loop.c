@@ -5,6 +5,7 @@
 #include "base/memory.h"
 #include "base/size.h"
 #include "base/sized.h"
+#include "base/thread_pool.h"
 #include "runtime/context.h"
 #include "train/checkpoint.h"
 
@@ -12,6 +13,17 @@
 #include <time.h>
 
 enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
+
+/* A checkpoint that is being written. */
+typedef struct pending_save {
+    bt_checkpoint_draft draft;
+    char *path;
+    size_t step, best_step; /* best_step: so far */
+    pthread_t thread;
+    bool running; /* the thread is to be joined */
+    bauta_status status;
+    bauta_error err;
+} pending_save;
 
 typedef struct run_loop {
     bauta_run *run;
@@ -21,6 +33,7 @@ typedef struct run_loop {
     bauta_run_result *result;
     bt_run_progress progress;
     bt_run_metrics *metrics;
+    pending_save pending; /* its path is NULL: there is none */
     double began;
     size_t max_steps;
     size_t bad; /* steps in a row */
@@ -43,78 +56,130 @@ static void end(run_loop *l, bauta_run_ending ending)
 
 /* ---- checkpoints ------------------------------------------------------- */
 
-/* Replace an old checkpoint of the same step: the rest of an interrupted
- * removal, or one that a run resumed from an earlier step reaches again. */
-static bauta_status checkpoint_write(run_loop *l, const char *path,
-                                     bauta_error *err)
-{
-    char *notes = NULL;
-    bauta_error why = { 0 };
-    size_t saved = l->result->saved_step;
-    bauta_status status = path ? bauta_checkpoint_remove(path, err) : BAUTA_OK;
-    if (status)
-        return status;
-    status = bt_run_notes(&notes, l->options->notes, &l->progress, &why);
-    if (!status)
-        status = bauta_trainer_save(l->trainer, path, notes, &why);
-    bt_free(notes);
-    if (status && saved)
-        return bt_fail(err, status,
-                       "%.190s; the checkpoint of step %zu is complete",
-                       why.message, saved);
-    return status ? bt_fail(err, status, "%s", why.message) : BAUTA_OK;
-}
-
 /* A checkpoint that cannot be removed is no reason to stop, and is reported
  * once. */
-static void prune(run_loop *l, size_t step)
+static void prune(run_loop *l, size_t step, size_t best_step)
 {
     const bauta_run_options *o = l->options;
     bauta_error why;
     if (o->save_total_limit == 0)
         return;
     size_t keep = bt_size_max(o->save_total_limit, o->average_checkpoints);
-    if (!bt_run_prune(l->run, step, keep, l->progress.best_step, &why) ||
-        l->run->warned)
+    if (!bt_run_prune(l->run, step, keep, best_step, &why) || l->run->warned)
         return;
     l->run->warned = true;
     if (o->on_warning)
         o->on_warning(o->user, why.message);
 }
 
+static bauta_status save_failed(const run_loop *l, bauta_status status,
+                                const bauta_error *why, bauta_error *err)
+{
+    size_t saved = l->result->saved_step;
+    return saved ? bt_fail(err, status,
+                           "%.190s; the checkpoint of step %zu is complete",
+                           why->message, saved)
+                 : bt_fail(err, status, "%s", why->message);
+}
+
+/* Take the state that is to be saved. */
+static bauta_status pending_copy(run_loop *l, bauta_error *err)
+{
+    pending_save *p = &l->pending;
+    char *notes = NULL;
+    bauta_error why = { 0 };
+    bauta_status status =
+        bt_run_notes(&notes, l->options->notes, &l->progress, &why);
+    if (!status)
+        status = bt_checkpoint_copy(&p->draft, l->trainer, notes, &why);
+    bt_free(notes);
+    p->step = l->trainer->steps;
+    p->best_step = l->progress.best_step;
+    return status ? save_failed(l, status, &why, err) : BAUTA_OK;
+}
+
+static void *pending_write(void *argument)
+{
+    pending_save *p = argument;
+    p->status = bt_checkpoint_write(&p->draft, p->path, &p->err);
+    return NULL;
+}
+
+/* The checkpoint is complete: set the links to it, and remove old ones. */
+static bauta_status pending_complete(run_loop *l, bauta_error *err)
+{
+    const bauta_run_options *o = l->options;
+    const pending_save *p = &l->pending;
+    l->result->saved_step = p->step;
+    bauta_status status = bt_run_link(l->run, "last", p->step, err);
+    if (!status && p->best_step == p->step)
+        status = bt_run_link(l->run, "best", p->step, err);
+    if (status)
+        return status;
+    prune(l, p->step, p->best_step);
+    if (o->on_save)
+        o->on_save(o->user, p->step, p->path);
+    return BAUTA_OK;
+}
+
+/* Wait for the checkpoint that is being written, if there is one. */
+static bauta_status pending_end(run_loop *l, bauta_error *err)
+{
+    pending_save *p = &l->pending;
+    if (!p->path)
+        return BAUTA_OK;
+    if (p->running)
+        pthread_join(p->thread, NULL);
+    bt_checkpoint_draft_release(&p->draft);
+    bauta_status status = p->status ? save_failed(l, p->status, &p->err, err)
+                                    : pending_complete(l, err);
+    bt_free(p->path);
+    *p = (pending_save){ 0 };
+    return status;
+}
+
 /* The other ranks give rank 0 their part of the state. */
 static bauta_status save_part(run_loop *l, bauta_error *err)
 {
-    bauta_status status = checkpoint_write(l, NULL, err);
+    bauta_status status = pending_copy(l, err);
+    bt_checkpoint_draft_release(&l->pending.draft);
     if (!status)
         l->result->saved_step = l->trainer->steps;
     return status;
 }
 
+/* A state that was copied from a GPU is written while training goes on. The
+ * checkpoint counts as saved, and its failure is reported, when the next one is
+ * due or the run ends. */
 static bauta_status save(run_loop *l, bauta_error *err)
 {
-    const bauta_run_options *o = l->options;
+    pending_save *p = &l->pending;
     size_t step = l->trainer->steps;
-    if (step == l->result->saved_step)
-        return BAUTA_OK;
+    bauta_status status = pending_end(l, err);
+    if (status || step == l->result->saved_step)
+        return status;
     if (!l->run)
         return save_part(l, err);
     char *path = bt_run_checkpoint_path(l->run->path, step);
-    bauta_status status = path ? checkpoint_write(l, path, err)
-                               : bt_fail_memory(err, "the name of a folder", 0);
-    if (!status) {
-        l->result->saved_step = step;
-        status = bt_run_link(l->run, "last", step, err);
+    if (!path)
+        return bt_fail_memory(err, "the name of a folder", 0);
+    // The rest of an interrupted removal, or the checkpoint of a run that was
+    // resumed from an earlier step and reaches this one again.
+    status = bauta_checkpoint_remove(path, err);
+    if (!status)
+        status = pending_copy(l, err);
+    if (status) {
+        bt_free(path);
+        return status;
     }
-    if (!status && l->progress.best_step == step)
-        status = bt_run_link(l->run, "best", step, err);
-    if (!status) {
-        prune(l, step);
-        if (o->on_save)
-            o->on_save(o->user, step, path);
-    }
-    bt_free(path);
-    return status;
+    p->path = path;
+    p->running = bt_checkpoint_is_apart(&p->draft) &&
+                 l->trainer->context->comm->count == 1 &&
+                 bt_thread_start(&p->thread, pending_write, p) == 0;
+    if (p->running)
+        return BAUTA_OK;
+    pending_write(p);
+    return pending_end(l, err);
 }
 
 /* ---- evaluation -------------------------------------------------------- */
@@ -274,6 +339,8 @@ static bauta_status steps_run(run_loop *l, bauta_error *err)
         if (!status)
             status = after_step(l, err);
     }
+    bauta_status saved = pending_end(l, status ? NULL : err);
+    status = status ? status : saved;
     bauta_status closed = bt_run_metrics_close(l->metrics, status ? NULL : err);
     return status ? status : closed;
 }

@@ -18,7 +18,7 @@
 enum {
     BT_CHUNK = 4096, /* keys, from a row's origin */
     BT_FORWARD_CHUNK = BT_CHUNK,
-    BT_GEMM_CHUNK = 1024,    /* of k in NT and NN; a multiple of 64 */
+    BT_GEMM_CHUNK = 1024,     /* of k in NT and NN; a multiple of 64 */
     BT_GEMM_ROW_CHUNK = 4096, /* of k in TN for large matrices; the same */
     BT_GEMM_FEW_ROWS = 512    /* and for small ones */
 };

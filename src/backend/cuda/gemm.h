@@ -29,10 +29,10 @@
  * after the other.
  *
  * So an element of the result depends on a row of each operand and on nothing
- * else: not on m and n (but in TN, where these are the shape of the weights), on
- * the row's place, on tile shapes, on how many blocks share the work or on the
- * GPU's size. gemm_reference.cu is this order and no more; every kernel gives
- * its bits. */
+ * else: not on m and n (but in TN, where these are the shape of the weights),
+ * on the row's place, on tile shapes, on how many blocks share the work or on
+ * the GPU's size. gemm_reference.cu is this order and no more; every kernel
+ * gives its bits. */
 #ifndef BT_CUDA_GEMM_H
 #define BT_CUDA_GEMM_H
 

@@ -54,7 +54,7 @@ typedef struct bt_gemm_task {
     int tiles_m, tiles_n, group;    /* see tile_at() */
     int workers, whole, part, head;
     bool join;
-    bool onto; /* chunks are added to the result one by one; see gemm.h */
+    bool onto;   /* chunks are added to the result one by one; see gemm.h */
     bool staged; /* activations and slopes go by way of `side` */
 } bt_gemm_task;
 
