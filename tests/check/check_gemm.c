@@ -226,6 +226,23 @@ static void split_chains_equal_the_reference(void **state)
     }
 }
 
+/* Rows of A that are a multiple of 4 KiB apart are copied by some kernels. */
+static void aliased_rows_equal_the_reference(void **state)
+{
+    (void)state;
+    static const size_t rows[] = { 13, 48, 49, 101 };
+    static const size_t columns[] = { 127, 128, 145 };
+    for (size_t i = 0; i < BT_LEN(rows); i++)
+        for (size_t j = 0; j < BT_LEN(columns); j++)
+            for (size_t k = 1024; k <= 3072; k += 1024) {
+                shape s = { .m = rows[i], .n = columns[j], .k = k };
+                draw_flags(&s);
+                s.trans_a = false;
+                s.pad = 0;
+                check(&s);
+            }
+}
+
 static void empty_products_run_the_epilogue_or_nothing(void **state)
 {
     (void)state;
@@ -329,6 +346,7 @@ int main(void)
         cmocka_unit_test(every_flag_equals_the_reference),
         cmocka_unit_test(tile_borders_equal_the_reference),
         cmocka_unit_test(split_chains_equal_the_reference),
+        cmocka_unit_test(aliased_rows_equal_the_reference),
         cmocka_unit_test(empty_products_run_the_epilogue_or_nothing),
         cmocka_unit_test(the_error_stays_below_its_bound),
         cmocka_unit_test(a_repeated_product_allocates_nothing),

@@ -13,7 +13,8 @@
  * The panel stays in the L2 cache while the block of A streams from the L3
  * cache, or both one level nearer, as the kernels prefer. So B is read once for
  * each block of A, and its packed form never leaves the core. A is read in
- * place unless it is transposed; then the first tasks pack it for all. */
+ * place unless it is transposed or its rows compete for cache lines; then the
+ * first tasks pack it for all. */
 #include "backend/cpu/gemm.h"
 
 #include "base/error.h"
@@ -27,7 +28,8 @@ enum {
     BLOCK_ROWS = 1024,       /* preferred in a block of A, before depth */
     DEPTH_STEPS = 16,        /* ranges of k are multiples of it */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds below which threads do not pay */
-    PACKING_ROWS = 8         /* packing B costs as much as this many rows */
+    PACKING_ROWS = 8,        /* packing B costs as much as this many rows */
+    COPY_COLUMNS = 128       /* of C, from which on copying rows of A pays */
 };
 
 typedef struct product {
@@ -41,6 +43,7 @@ typedef struct product {
     size_t from, from_end;
     size_t task_rows;   /* rows of C in a task */
     size_t row_tasks;   /* tasks that share a panel of columns */
+    bool packs;         /* A is packed, not read in place */
     size_t pack_tasks;  /* the first tasks, which pack A */
     bt_progress packed; /* how many of them are done */
     float *a;           /* (ranges of k, panels, panel_depth, tile rows) */
@@ -183,10 +186,10 @@ static void find_a(const product *p, bt_gemm_block *block)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    if (g->trans_a) {
+    if (p->packs) {
         block->a = panel_at(p, block->row - p->row, block->from, block->depth);
-        block->a_row = 1;
-        block->a_step = tiles->rows;
+        block->a_row = g->trans_a ? 1 : block->depth;
+        block->a_step = g->trans_a ? tiles->rows : 1;
         block->a_tile = panel_stride(p, block->depth);
     } else {
         block->a = g->a + block->row * g->lda + block->from;
@@ -277,7 +280,7 @@ static void cut_blocks(product *p)
 static void take_workspace(product *p, bt_arena *workspace)
 {
     size_t ranges = ceil_div(p->depth, p->panel_depth);
-    if (p->gemm->trans_a)
+    if (p->packs)
         p->a = bt_arena_alloc(workspace, ranges * panel_count(p),
                               panel_stride(p, p->panel_depth) * sizeof(float));
     p->b = bt_arena_alloc(workspace, (size_t)p->threads * panel_floats(p),
@@ -300,7 +303,7 @@ static void run_block(product *p)
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     size_t panels = ceil_div(p->gemm->n, tiles->columns);
     cut_rows(p);
-    if (p->gemm->trans_a)
+    if (p->packs)
         p->pack_tasks = ceil_div(p->row_end - p->row, tiles->pack_rows);
     bt_progress_set(&p->packed, 0);
     bt_parallel_for(p->pool, p->pack_tasks + panels * p->row_tasks, run_task,
@@ -323,6 +326,14 @@ static bauta_status run_blocked(product *p, bt_arena *workspace,
         }
     }
     return BAUTA_OK;
+}
+
+/* Whether A is packed: it is transposed, or the rows of a tile would evict each
+ * other from the L1 cache. */
+static bool packs_a(const bt_gemm_tiles *tiles, const bt_gemm *g)
+{
+    bool aliased = tiles->aliased && g->lda % tiles->aliased == 0;
+    return g->trans_a || (aliased && g->n >= COPY_COLUMNS);
 }
 
 static size_t work_of(const bt_gemm *g)
@@ -348,7 +359,8 @@ bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err)
     product p = { .gemm = gemm,
                   .kernels = cpu->kernels,
                   .pool = pool,
-                  .threads = bt_thread_pool_threads(pool) };
+                  .threads = bt_thread_pool_threads(pool),
+                  .packs = packs_a(cpu->kernels->gemm_tiles, gemm) };
     return run_blocked(&p, &cpu->workspace, err);
 }
 

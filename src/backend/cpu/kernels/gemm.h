@@ -53,11 +53,12 @@ bt_gemm_columns_fn bt_gemm_columns_f32_c;
 
 /* The blocked product, for many rows: one panel of columns of op(B) at a time,
  * packed k-major so that register tiles read it sequentially, is multiplied
- * with all rows of a block. op(A) is read in place unless it is transposed;
- * then it is packed into panels of `rows` rows, also k-major:
+ * with all rows of a block. op(A) is read in place or packed into panels of
+ * `rows` rows, k-major too if it is transposed, else row by row:
  *
  *     B panel  (depth, columns)   op(B)[from + p][column + j]
- *     A panel  (depth, rows)      op(A)[row + r][from + p]
+ *     A panel  (depth, rows)      op(A)[row + r][from + p], transposed
+ *              (rows, depth)      A[row + r][from + p]
  *
  * Panels have their full width at the borders of C too; elements beyond the
  * border are not used. */
@@ -80,8 +81,11 @@ typedef struct bt_gemm_tiles {
     size_t pack_rows; /* rows that pack_a packs at once: some panels */
     size_t depth;     /* maximum depth of a panel */
     size_t block;     /* preferred number of floats in a block of A */
+    /* Rows of A that are a multiple of so many floats apart are packed, because
+     * they share sets of the L1 cache; 0: they are read in place. */
+    size_t aliased;
     /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
-     * are `stride` floats apart. For a transposed A. */
+     * are `stride` floats apart. */
     void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,
                    size_t from, size_t depth);
     /* Pack a panel of B and continue the chains of a block of C over its range

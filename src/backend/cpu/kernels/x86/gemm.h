@@ -18,6 +18,8 @@
 #include "backend/cpu/kernels/x86/x86.h"
 #include "base/size.h"
 
+#include <string.h>
+
 enum {
     TILE_ROWS = VL == 16 ? 8 : 6,
     TILE_VECTORS = VL == 16 ? 3 : 2,
@@ -169,9 +171,23 @@ INLINE void pack_step(float *to, size_t stride, const float *from,
                          _mm256_loadu_ps(from + v * TILE_ROWS));
 }
 
+/* Rows as they are in memory, `depth` floats from one to the next. */
+static void pack_copied_rows(float *to, size_t stride, const bt_gemm *g,
+                             size_t row, size_t from, size_t depth)
+{
+    size_t rows = bt_size_min(g->m - row, PACK_PANELS * TILE_ROWS);
+    for (size_t i = 0; i < rows; i++)
+        memcpy(to + i / TILE_ROWS * stride + i % TILE_ROWS * depth,
+               g->a + (row + i) * g->lda + from, depth * sizeof(float));
+}
+
 static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
                    size_t from, size_t depth)
 {
+    if (!g->trans_a) {
+        pack_copied_rows(to, stride, g, row, from, depth);
+        return;
+    }
     const float *a = g->a + from * g->lda + row;
     size_t rows = g->m - row, whole = rows < 8 ? 0 : (rows - 8) / TILE_ROWS + 1;
     if (whole >= PACK_PANELS) {
@@ -524,13 +540,15 @@ static tile_fn *whole_tile(const tile_job *job)
 
 #endif
 
-/* Prefetch the rows of C of the next tile. */
+/* Prefetch the rows of C of the next tile. Into L2, because rows a multiple of
+ * 4 KiB apart share a set of L1, which has too few ways for those of two tiles.
+ */
 static void prefetch_rows(const float *c, size_t ldc, size_t rows,
                           size_t columns)
 {
     for (size_t i = 0; i < rows; i++)
         for (size_t j = 0; j < columns; j += LINE / sizeof(float))
-            prefetch_write(c + i * ldc + j);
+            prefetch(c + i * ldc + j);
 }
 
 static void copy_rows(float *to, size_t to_stride, const float *from,

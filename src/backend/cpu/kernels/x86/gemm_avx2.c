@@ -13,6 +13,7 @@ const bt_gemm_tiles bt_gemm_tiles_f32_avx2 = {
     .pack_rows = PACK_PANELS * TILE_ROWS,
     .depth = DEPTH,
     .block = BLOCK_FLOATS,
+    .aliased = 4096 / sizeof(float),
     .pack_a = pack_a,
     .multiply = multiply,
 };
