@@ -607,13 +607,17 @@ static void a_checkpoint_that_cannot_be_written_ends_a_run(void **state)
         temp_folder f = temp_folder_create();
         device_run a;
         bauta_error err;
+        char complete[64];
         run_init(&a, reference, &tinies[0], &o);
         bauta_status status = run_with_saves(&a, temp_folder_path(&f, "run"),
                                              steps, &limit, &result, &err);
         assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
         assert_int_equal(status, BAUTA_ERR_IO);
-        assert_non_null(strstr(err.message, "step 2 is complete"));
-        assert_int_equal(result.saved_step, 2);
+        // That of step 2 may still be under way when files begin to fail.
+        assert_in_range(result.saved_step, 1, 2);
+        snprintf(complete, sizeof(complete), "step %zu is complete",
+                 result.saved_step);
+        assert_non_null(strstr(err.message, complete));
         run_release(&a);
         temp_folder_free(&f);
     }

@@ -17,12 +17,18 @@ enum { BAD_MAX = 10 }; /* steps in a row whose gradients are not finite */
 /* A checkpoint that is being written. */
 typedef struct pending_save {
     bt_checkpoint_draft draft;
+    bauta_run *run;
     char *path;
     size_t step, best_step; /* best_step: so far */
+    size_t keep;            /* checkpoints that stay; 0: all */
     pthread_t thread;
     bool running; /* the thread is to be joined */
-    bauta_status status;
+    /* What became of it. */
+    bool written;
+    bauta_status status; /* of writing, or of its links */
     bauta_error err;
+    bauta_status kept; /* of removing others */
+    bauta_error kept_why;
 } pending_save;
 
 typedef struct run_loop {
@@ -56,22 +62,6 @@ static void end(run_loop *l, bauta_run_ending ending)
 
 /* ---- checkpoints ------------------------------------------------------- */
 
-/* A checkpoint that cannot be removed is no reason to stop, and is reported
- * once. */
-static void prune(run_loop *l, size_t step, size_t best_step)
-{
-    const bauta_run_options *o = l->options;
-    bauta_error why;
-    if (o->save_total_limit == 0)
-        return;
-    size_t keep = bt_size_max(o->save_total_limit, o->average_checkpoints);
-    if (!bt_run_prune(l->run, step, keep, best_step, &why) || l->run->warned)
-        return;
-    l->run->warned = true;
-    if (o->on_warning)
-        o->on_warning(o->user, why.message);
-}
-
 static bauta_status save_failed(const run_loop *l, bauta_status status,
                                 const bauta_error *why, bauta_error *err)
 {
@@ -86,37 +76,58 @@ static bauta_status save_failed(const run_loop *l, bauta_status status,
 static bauta_status pending_copy(run_loop *l, bauta_error *err)
 {
     pending_save *p = &l->pending;
+    const bauta_run_options *o = l->options;
     char *notes = NULL;
     bauta_error why = { 0 };
-    bauta_status status =
-        bt_run_notes(&notes, l->options->notes, &l->progress, &why);
+    bauta_status status = bt_run_notes(&notes, o->notes, &l->progress, &why);
     if (!status)
         status = bt_checkpoint_copy(&p->draft, l->trainer, notes, &why);
     bt_free(notes);
+    p->run = l->run;
     p->step = l->trainer->steps;
     p->best_step = l->progress.best_step;
+    if (o->save_total_limit)
+        p->keep = bt_size_max(o->save_total_limit, o->average_checkpoints);
     return status ? save_failed(l, status, &why, err) : BAUTA_OK;
 }
 
+/* Write the checkpoint, set the links to it and remove old ones. */
 static void *pending_write(void *argument)
 {
     pending_save *p = argument;
     p->status = bt_checkpoint_write(&p->draft, p->path, &p->err);
+    p->written = !p->status;
+    if (!p->status)
+        p->status = bt_run_link(p->run, "last", p->step, &p->err);
+    if (!p->status && p->best_step == p->step)
+        p->status = bt_run_link(p->run, "best", p->step, &p->err);
+    if (!p->status && p->keep)
+        p->kept =
+            bt_run_prune(p->run, p->step, p->keep, p->best_step, &p->kept_why);
     return NULL;
 }
 
-/* The checkpoint is complete: set the links to it, and remove old ones. */
-static bauta_status pending_complete(run_loop *l, bauta_error *err)
+/* A checkpoint that cannot be removed is no reason to stop, and is reported
+ * once. */
+static void warn(run_loop *l, const bauta_error *why)
+{
+    const bauta_run_options *o = l->options;
+    if (!l->run->warned && o->on_warning)
+        o->on_warning(o->user, why->message);
+    l->run->warned = true;
+}
+
+static bauta_status pending_report(run_loop *l, bauta_error *err)
 {
     const bauta_run_options *o = l->options;
     const pending_save *p = &l->pending;
+    if (!p->written)
+        return save_failed(l, p->status, &p->err, err);
     l->result->saved_step = p->step;
-    bauta_status status = bt_run_link(l->run, "last", p->step, err);
-    if (!status && p->best_step == p->step)
-        status = bt_run_link(l->run, "best", p->step, err);
-    if (status)
-        return status;
-    prune(l, p->step, p->best_step);
+    if (p->status)
+        return bt_fail(err, p->status, "%s", p->err.message);
+    if (p->kept)
+        warn(l, &p->kept_why);
     if (o->on_save)
         o->on_save(o->user, p->step, p->path);
     return BAUTA_OK;
@@ -131,8 +142,7 @@ static bauta_status pending_end(run_loop *l, bauta_error *err)
     if (p->running)
         pthread_join(p->thread, NULL);
     bt_checkpoint_draft_release(&p->draft);
-    bauta_status status = p->status ? save_failed(l, p->status, &p->err, err)
-                                    : pending_complete(l, err);
+    bauta_status status = pending_report(l, err);
     bt_free(p->path);
     *p = (pending_save){ 0 };
     return status;

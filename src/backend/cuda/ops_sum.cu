@@ -21,6 +21,7 @@ static __global__ void __launch_bounds__(32 * ROW_LANES)
     uint32_t first = blockIdx.y * CHUNK_ROWS + warp;
     uint32_t end = min(blockIdx.y * CHUNK_ROWS + CHUNK_ROWS, rows);
     float sum[8] = {}, v[8];
+    launch_dependents();
     if (left > 0) {
 #pragma unroll 8
         for (uint32_t i = first; i < end; i += ROW_LANES) {
@@ -60,6 +61,7 @@ static __global__ void __launch_bounds__(1024)
     uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     uint32_t column = blockIdx.x * 8 + threadIdx.x % 8;
     float sum = 0.0f;
+    grid_dependency_wait();
     if (!s.to)
         return;
     if (column < columns)
@@ -86,8 +88,8 @@ bauta_status bt_cuda_sum_partials(const bt_cuda_partials sums[2], size_t chunks,
         return BAUTA_OK;
     sum_pair pair = { { sums[0], sums[1] } };
     dim3 grid((unsigned)ceil_div(columns, 8), sums[1].to ? 2 : 1);
-    sum_chunks<<<grid, 1024, 0, (cudaStream_t)stream>>>(pair, (uint32_t)chunks,
-                                                        (uint32_t)columns);
+    launch_kernel(sum_chunks, grid, 1024, 0, BT_START_EARLY, stream, pair,
+                  (uint32_t)chunks, (uint32_t)columns);
     return launched("sum over rows", err);
 }
 
