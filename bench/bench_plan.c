@@ -101,7 +101,7 @@ static void run(const plan_case *c, int best)
         must(bt_worklist_end(&l.work, &err), &err);
         double t2 = bench_now();
         bt_bands_mark_dense(&l.bands, &l.bands,
-                            c->head_dim == 128 ? 3072 : 1024);
+                            c->head_dim == 128 ? 3072 : 1024, false);
         must(bt_loop_list_over_keys(&l.keys, &l.bands, tile, tile, &err), &err);
         must(bt_loop_list_over_queries(&l.queries, &l.bands, tile, &err), &err);
         double t3 = bench_now();

@@ -87,6 +87,38 @@ static void check_ranks(const bt_loop_list *list)
     free(key);
 }
 
+/* Of the dense tiles, those of split origins come last. */
+static void check_split_tiles(const bt_loop_list *list, const bt_bands *bands)
+{
+    size_t whole = list->dense_count - list->split_count;
+    for (size_t t = 0; t < list->dense_count; t++) {
+        const bt_loop_run *run = &list->runs[list->tiles[t].run];
+        size_t origin = bands->origin_count - 1;
+        while (bands->origins[origin].step * BT_STEP > (size_t)run->padded_row)
+            origin--;
+        assert_int_equal(bands->origins[origin].split, t >= whole);
+    }
+}
+
+/* With an even number of `queries`, dense origins of twice as many are split,
+ * unless all of their rows see all of their keys. */
+static void check_split_origins(const bauta_mask *mask, const bt_bands *bands,
+                                const bt_bands *whole, size_t queries)
+{
+    for (size_t i = 0, w = 0; i < bands->origin_count; i++) {
+        while (whole->origins[w].key != bands->origins[i].key)
+            w++;
+        const bt_origin_group *of = &whole->origins[w];
+        bool hidden = false;
+        for (size_t row = of->row; row < of->row_end; row++)
+            for (size_t key = of->key; key < of->key_end; key++)
+                hidden |= !bauta_mask_visible(mask, row, key);
+        bool split = bands->origins[i].dense && queries % 2 == 0 &&
+                     (of->row_end - of->row) / 2 >= queries && hidden;
+        assert_int_equal(bands->origins[i].split, split);
+    }
+}
+
 /* Every query is in one step or in one gap. */
 static void check_gaps(const bt_loop_list *list, size_t rows)
 {
@@ -197,7 +229,8 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
     assert_int_equal(
         bt_bands_read(&whole, mask, 0, bauta_mask_queries(mask), NULL), 0);
-    bt_bands_mark_dense(&bands, &whole, queries);
+    bt_bands_mark_dense(&bands, &whole, queries, queries % 2 == 0);
+    check_split_origins(mask, &bands, &whole, queries);
     // Tiles of the plan, and pieces of them.
     for (size_t tile = 64; tile <= 192; tile += 64) {
         assert_int_equal(
@@ -208,6 +241,7 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     assert_int_equal(bt_loop_list_over_queries(&list, &bands, key_tile, NULL),
                      0);
     check_ranks(&list);
+    check_split_tiles(&list, &bands);
     check_gaps(&list, rows);
     check_list(mask, &bands, first, rows, &list, KEYS);
     check_runs(mask, first, &list, KEYS);
@@ -333,9 +367,9 @@ static void dense_documents_are_the_same_in_every_plan(void **state)
     for (size_t first = 0; first < 530; first += 97) {
         size_t rows = 530 - first < 150 ? 530 - first : 150;
         assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
-        bt_bands_mark_dense(&bands, &whole, 150);
+        bt_bands_mark_dense(&bands, &whole, 150, true);
         for (size_t i = 0; i < bands.origin_count; i++)
-            assert_int_equal(bands.origins[i].dense,
+            assert_int_equal(bands.origins[i].dense && bands.origins[i].split,
                              bands.origins[i].key == 100);
     }
     bt_bands_release(&bands);

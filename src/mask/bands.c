@@ -215,7 +215,8 @@ static uint64_t pairs_of(const bt_bands *bands, const bt_origin_group *origin)
     return pairs;
 }
 
-void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries)
+void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries,
+                         bool split)
 {
     size_t end = 0, w = 0; // of the keys of origins before w
     for (size_t i = 0; i < bands->origin_count; i++) {
@@ -225,9 +226,12 @@ void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries)
         const bt_origin_group *same = &whole->origins[w];
         bool alone = same->key >= end && (w + 1 == whole->origin_count ||
                                           same->key_end <= same[1].key);
-        origin->dense =
-            alone && pairs_of(whole, same) >=
-                         bt_size_mul(queries, same->key_end - same->key);
+        size_t keys = same->key_end - same->key;
+        size_t rows = same->row_end - same->row;
+        uint64_t pairs = pairs_of(whole, same);
+        origin->dense = alone && pairs >= bt_size_mul(queries, keys);
+        origin->split = split && origin->dense &&
+                        rows >= bt_size_mul(queries, 2) && pairs < rows * keys;
     }
 }
 

@@ -21,7 +21,7 @@ typedef struct bt_origin_group {
         row_end;  /* from the first row that sees something to the last */
     size_t step;  /* index of its first step of 64 rows */
     bool repeats; /* it directly follows another one and is the same, moved */
-    bool dense;   /* see bt_bands_mark_dense() */
+    bool dense, split; /* see bt_bands_mark_dense() */
 } bt_origin_group;
 
 /* Memory that grows and is used again, here and below: a list that is made anew
@@ -45,9 +45,10 @@ void bt_bands_release(bt_bands *bands);
 /* Mark the origins whose keys are seen by `queries` queries or more on average
  * and not from another origin. That is decided by all rows of the mask,
  * `whole`, of which `bands` may be some: it is a matter of the document alone.
- */
-void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole,
-                         size_t queries);
+ * `split`: of these, also mark those to be split, which have at least twice as
+ * many queries, not all of which see all keys. */
+void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries,
+                         bool split);
 
 /* ---- Tiles of rows ------------------------------------------------------- */
 

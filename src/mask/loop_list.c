@@ -20,6 +20,7 @@ static bauta_status begin(bt_loop_list *list, size_t tile_rows,
     list->step_count = list->empty_count = list->gap_count = 0;
     list->chain_count = list->visit_count = 0;
     list->dense_count = list->dense_visits = list->dense_step_count = 0;
+    list->split_count = 0;
     return bt_scan_begin(&list->scan, err);
 }
 
@@ -415,8 +416,8 @@ static bool is_dense(const bt_bands *bands, const bt_loop_tile *tile,
     return tile->steps && bands->origins[*origin].dense;
 }
 
-/* Rank the dense tiles, and let them come first. Tiles lie in the order of
- * their keys yet. */
+/* Rank the dense tiles, and let them come first: split ones, which are many
+ * short items, after the others. Tiles lie in the order of their keys yet. */
 static bauta_status rank_tiles(bt_loop_list *list, const bt_bands *bands,
                                bauta_error *err)
 {
@@ -444,8 +445,11 @@ static bauta_status rank_tiles(bt_loop_list *list, const bt_bands *bands,
     }
     origin = 0;
     for (size_t t = 0; t < list->tile_count; t++)
-        if (is_dense(bands, &list->tiles[t], &origin))
-            list->tiles[t].order += most;
+        if (is_dense(bands, &list->tiles[t], &origin)) {
+            bool split = bands->origins[origin].split;
+            list->tiles[t].order += split ? most : 2 * most;
+            list->split_count += split;
+        }
     return BAUTA_OK;
 }
 

@@ -17,7 +17,8 @@
  * at once: their tiles of keys also add to the gradients of the queries of each
  * step that they visit, in the order of the keys. A visit's rank is the number
  * of tiles that add to the step before it; and a tile follows all those that it
- * waits for. They have no tiles of queries. */
+ * waits for. They have no tiles of queries. The tiles of some of them are
+ * split: query heads that share a key head are summed apart. */
 #ifndef BT_CUDA_LOOP_LIST_H
 #define BT_CUDA_LOOP_LIST_H
 
@@ -35,8 +36,9 @@ typedef struct bt_loop_tile {
     int32_t run, runs; /* its slice of the runs */
     int32_t steps;     /* that its runs have together; 0: sees nothing */
     int32_t visit;     /* index of its first step's rank; over queries only */
-    int32_t order; /* highest first: dense ones, then those of the most steps,
-                      except to keep ranks in order */
+    int32_t order; /* highest first: dense ones, of these the ones that are not
+                      split, then those of the most steps, except to keep ranks
+                      in order */
 } bt_loop_tile;
 
 /* `count` consecutive steps with the same flags. */
@@ -65,6 +67,7 @@ typedef struct bt_loop_list {
     bt_loop_step *gaps; /* (gap_count) queries that are in no step */
     size_t visit_count;
     size_t dense_count;  /* tiles over queries: the first ones */
+    size_t split_count;  /* the last ones of these */
     size_t dense_visits; /* of theirs */
     size_t chain_count;  /* of them wait for none: documents, mostly */
     int32_t *ranks; /* (visit_count) if there are any; by tile, then step */

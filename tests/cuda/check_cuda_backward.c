@@ -258,8 +258,9 @@ static void add(exact *e, double weight, double error, const uint16_t *x,
     e->terms++;
 }
 
-/* Summing costs 2^-22 of the magnitudes a term, and the result is rounded to
- * bf16. A row of no terms must be exact. */
+/* Summing costs 2^-22 of the magnitudes a term, in one sum or in sums of query
+ * heads that are added by a tree: no term is in more additions. The result is
+ * rounded to bf16. A row of no terms must be exact. */
 static double bound_of(const exact *e, size_t c, double factor)
 {
     double error = e->error[c] + e->mass[c] * (double)e->terms * 0x1p-22;
@@ -697,6 +698,39 @@ static void check_long(const char *kind, bauta_mask *mask, size_t heads,
     backward_free(&b);
 }
 
+/* A document that is split, if heads are not of 64, and the same one with a
+ * limit at which it is dense, but too short for that: only dK and dV change. */
+static void check_split(size_t heads, size_t kv_heads, size_t d)
+{
+    size_t before = failures, n = quick ? 500 : 2500;
+    backward b =
+        backward_make("split", make_prefix(n, n), heads, kv_heads, d, 0);
+    size_t bytes = n * b.p.shape.k_token * sizeof(uint16_t);
+    gradients split = run(&b);
+    check_accuracy(&b, &split, 97);
+    for (int i = 0; i < 5; i++) {
+        gradients again = run(&b);
+        check_same_rows(&b, "run again", &split, 0, &again, n);
+        check_same_keys(&b, "run again", &split, 0, &again, n);
+        gradients_free(&again);
+    }
+    dense = n / 2 + 1;
+    gradients whole = run(&b);
+    dense = 0;
+    check_accuracy(&b, &whole, 97);
+    check_same_rows(&b, "not split", &split, 0, &whole, n);
+    if (d <= 64)
+        check_same_keys(&b, "not split", &split, 0, &whole, n);
+    else if (memcmp(split.dk, whole.dk, bytes) == 0)
+        FAIL("%s: dk is summed in one order", b.p.name);
+    gradients_free(&split);
+    gradients_free(&whole);
+    backward_free(&b);
+    printf("split %zu:%-20zu d%-4zu %s\n", heads, kv_heads, d,
+           failures == before ? "ok" : "FAILED");
+    fflush(stdout);
+}
+
 static void check_refusals(void)
 {
     bauta_error err = { 0 };
@@ -798,11 +832,16 @@ int main(int argc, char **argv)
         if (!quick || part[i] == 96)
             check_head(part[i], true);
     check_refusals();
-    // All documents by one kernel; then those that are seen by 100 queries on
-    // average, and others by two.
+    // All documents by one kernel, split where that may be; then those that are
+    // seen by 100 queries on average, and others by two.
     dense = 0;
-    for (size_t d = 64; d <= 128; d += 32)
+    for (size_t d = 64; d <= 128; d += 32) {
         check_head(d, quick);
+        check_split(16, 4, d);
+        check_split(15, 3, d);
+        check_split(14, 2, d);
+        check_split(6, 1, d);
+    }
     check_head(40, true);
     dense = 100;
     for (size_t d = 64; d <= 128; d += 64) {

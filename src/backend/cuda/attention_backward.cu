@@ -371,6 +371,12 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     p_dense.added = plan->added;
     p_dense.dq_sum = plan->dq_sum;
     p_dense.bad = plan->bad;
+    p_dense.ranges[0] = plan->ranges[0];
+    p_dense.ranges[1] = plan->ranges[1];
+    p_dense.items =
+        plan->ranges[1].item + plan->ranges[1].tile_count * (int)heads;
+    p_dense.met = plan->met;
+    p_dense.head_sums = plan->head_sums;
     delta_params delta = { out,         dout,
                            lse,         plan->steps,
                            plan->delta, (step_stats *)plan->row_stats,

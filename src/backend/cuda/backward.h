@@ -56,6 +56,10 @@ typedef struct backward_params {
     float scale;
     bt_cuda_bias bias;           /* BIASED */
     const int32_t *step_anchors; /* KEYS: (steps, STEP) */
+    /* In five products, again. */
+    bt_cuda_item_range ranges[2];
+    int *met;         /* (split tiles, heads, inner, warps) see merge_heads */
+    float *head_sums; /* (split tiles, heads, (inner + 1) / 2, warps, sums) */
 } backward_params;
 
 /* rowsum(dO * O), by a kernel of its own (attention_delta.cu), once for each
@@ -99,7 +103,6 @@ typedef struct backward_work {
     int item; /* -1: no more */
     int row, rows, head;
     int run, steps;
-    int runs, visit;
 } backward_work;
 
 /* The results of a kernel: KEYS; dQ is false. Large heads leave registers for

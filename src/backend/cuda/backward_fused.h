@@ -24,6 +24,12 @@
  * previous tile is at least as far, and there is rarely anything to wait for. A
  * last kernel rounds the sums to bfloat16.
  *
+ * Query heads that share a key head follow each other in an item of work. Where
+ * a document is long and its tiles have unequally many steps, they are split:
+ * each query head has an item of its own, so that no item takes much of the
+ * kernel's time, and its sums of dK and dV are added to those of the others
+ * pairwise, by whichever of two comes last. Heads of 64 would not gain by it.
+ *
  * FIXUP: what is not finite in K, Q and dO is replaced by 0, and the weights of
  * that row or key become NaN for those who see it. Where a result is not
  * finite, all tiles of that key head are recomputed this way. */
@@ -43,15 +49,27 @@ enum { DQ_PANEL = STEP * PANEL }; /* elements of a panel of dQ */
 /* takes_turns: dQ is one panel, and the group whose turn it is makes it; there
  * is a buffer of dS for each of them. reuses_packed: three groups have no
  * registers for weights in float32 beside those in bf16, from which dS is then
- * computed. */
+ * computed. may_split: there are tiles that are split. */
 template <int D> struct fused_layout {
     static constexpr int groups = D == 64 ? 3 : 2;
     static constexpr int warps = 4 * groups; /* that compute */
     static constexpr int panels = D / PANEL;
     static constexpr bool takes_turns = panels == 1;
     static constexpr bool reuses_packed = groups == 3;
+    static constexpr bool may_split = D == 128;
     static_assert(takes_turns || panels == groups, "a group makes one panel");
 };
+
+/* An item as the loader hands it to the other warps: a tile of keys, and query
+ * heads that share its head. */
+typedef struct fused_work {
+    int item; /* -1: no more */
+    int row, rows, head;
+    int run, steps;
+    int runs, visit;
+    int query_head, inner; /* the first one; how many */
+    int tile;
+} fused_work;
 
 template <int D, int STAGES> struct fused_shared {
     typedef fused_layout<D> of;
@@ -62,7 +80,7 @@ template <int D, int STAGES> struct fused_shared {
     float dq[of::groups][DQ_PANEL]; /* as threads hold it */
     step_stats rows[STAGES];
     int flags[STAGES], bits[STAGES];
-    backward_work item[2];
+    fused_work item[2];
     uint64_t item_full[2], item_empty[2];
     uint64_t keys_full, keys_empty;
     uint64_t values_full, values_empty;
@@ -92,11 +110,11 @@ BT_DEVICE void reverse_enter_run(reverse_cursor *k, const backward_params *p,
 }
 
 BT_DEVICE reverse_cursor reverse_begin(const backward_params *p,
-                                       const backward_work *w)
+                                       const fused_work *w)
 {
     reverse_cursor k;
-    k.head = w->head * p->inner;
-    k.inner = p->inner;
+    k.head = w->query_head;
+    k.inner = w->inner;
     k.left = w->steps;
     reverse_enter_run(&k, p, w->run + w->runs - 1);
     return k;
@@ -109,7 +127,7 @@ BT_DEVICE bool reverse_is_last(const reverse_cursor *k)
 
 /* On to the next step; false: there is none. */
 BT_DEVICE bool reverse_advance(reverse_cursor *k, const backward_params *p,
-                               const backward_work *w)
+                               const fused_work *w)
 {
     if (--k->left == 0) {
         if (--k->inner == 0)
@@ -134,25 +152,20 @@ BT_DEVICE uint32_t fused_load_item(const backward_params *p,
                                    fused_shared<D, STAGES> *s,
                                    pipeline_state *items,
                                    pipeline_state *streamed, int *ds,
-                                   const backward_job *j,
-                                   uint32_t *tile_counter)
+                                   const fused_work *w)
 {
     uint32_t claimed = 0;
-    backward_work w = {
-        j->item,     j->tile.row,   j->tile.rows, j->head,
-        j->tile.run, j->tile.steps, j->tile.runs, j->tile.visit
-    };
     barrier_wait(&s->item_empty[items->index], items->phase ^ 1);
-    s->item[items->index] = w;
+    s->item[items->index] = *w;
     barrier_arrive(&s->item_full[items->index]);
     pipeline_advance(items, 2);
 
-    reverse_cursor k = reverse_begin(p, &w);
+    reverse_cursor k = reverse_begin(p, w);
     do {
         int at = streamed->index;
         bool last = reverse_is_last(&k);
-        if (tile_counter && last)
-            claimed = atomicAdd(tile_counter, 1);
+        if (last)
+            claimed = atomicAdd(p->tile_counter, 1);
         barrier_wait(&s->streamed_empty[at], streamed->phase ^ 1);
         s->flags[at] = k.run.flags | (last ? LAST : 0) | *ds * DS | at * STAGE;
         *ds = (*ds + 1) % fused_layout<D>::groups;
@@ -161,8 +174,26 @@ BT_DEVICE uint32_t fused_load_item(const backward_params *p,
         load_tile<D, STEP>(s->streamed[at][0], &p->streamed[0], k.head,
                            k.run.row, &s->streamed_full[at]);
         pipeline_advance(streamed, STAGES);
-    } while (reverse_advance(&k, p, &w));
+    } while (reverse_advance(&k, p, w));
     return claimed;
+}
+
+BT_DEVICE fused_work work_of(const backward_params *p, int item)
+{
+    const bt_cuda_item_range *range =
+        &p->ranges[item >= p->ranges[1].item ? 1 : 0];
+    int left = item - range->item;
+    int block = left / (range->tile_count * range->l2_heads);
+    left -= block * range->tile_count * range->l2_heads;
+    int width = min(range->l2_heads, range->heads - block * range->l2_heads);
+    int head = block * range->l2_heads + left % width;
+    int index = range->tile + left / width;
+    bt_loop_tile tile = p->tiles[index];
+    int query_head = head * range->inner;
+    fused_work w = { item,       tile.row,     tile.rows, query_head / p->inner,
+                     tile.run,   tile.steps,   tile.runs, tile.visit,
+                     query_head, range->inner, index };
+    return w;
 }
 
 template <int D, int STAGES, int FIXUP>
@@ -177,11 +208,10 @@ BT_DEVICE void fused_load_items(const backward_params *p,
     // The first item follows from the block's index; the others are claimed as
     // late as the latency can still be hidden.
     for (int item = any ? blockIdx.x : p->items; item < p->items;) {
-        backward_job j = job_of(p, item);
-        if (!FIXUP || p->bad[j.head])
+        fused_work w = work_of(p, item);
+        if (!FIXUP || p->bad[w.head])
             item = grid + (int)fused_load_item<D, STAGES>(p, s, &items,
-                                                          &streamed, &ds, &j,
-                                                          p->tile_counter);
+                                                          &streamed, &ds, &w);
         else
             item = grid + (int)atomicAdd(p->tile_counter, 1);
     }
@@ -193,7 +223,7 @@ BT_DEVICE void fused_load_items(const backward_params *p,
 template <int GROUPS, int ROWS_D>
 BT_DEVICE void load_stationary(const backward_params *p,
                                uint16_t (&to)[GROUPS][ROWS_D], int which,
-                               const backward_work *w, uint64_t *full,
+                               const fused_work *w, uint64_t *full,
                                uint64_t *empty, uint32_t phase)
 {
     barrier_wait(empty, phase ^ 1);
@@ -214,7 +244,7 @@ BT_DEVICE void fused_load_second(const backward_params *p,
     uint32_t phase = 0;
     for (;; pipeline_advance(&items, 2), phase ^= 1) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        backward_work w = s->item[items.index];
+        fused_work w = s->item[items.index];
         if (w.item < 0)
             return;
         // Values are free first: the last step of the item before needs them
@@ -285,7 +315,7 @@ typedef struct addition {
 } addition;
 
 template <int D>
-BT_DEVICE addition addition_at(const backward_params *p, const backward_work *w,
+BT_DEVICE addition addition_at(const backward_params *p, const fused_work *w,
                                const reverse_cursor *k, int thread)
 {
     const int panels = fused_layout<D>::panels;
@@ -312,7 +342,7 @@ template <int D> BT_DEVICE bool turn_is_mine(const adder_turn<D> *turn)
 /* On to the next step that the thread adds; false: there is none. */
 template <int D>
 BT_DEVICE bool next_turn(adder_turn<D> *turn, reverse_cursor *k,
-                         const backward_params *p, const backward_work *w)
+                         const backward_params *p, const fused_work *w)
 {
     bool more;
     do {
@@ -346,7 +376,7 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
     adder_turn<D> turn = { thread, 0 };
     for (;; pipeline_advance(&items, 2)) {
         barrier_wait(&s->item_full[items.index], items.phase);
-        backward_work w = s->item[items.index];
+        fused_work w = s->item[items.index];
         if (w.item < 0)
             return;
         reverse_cursor k = reverse_begin(p, &w);
@@ -680,7 +710,7 @@ BT_DEVICE int next_products(fused_state<D> *b, const backward_params *p,
  */
 template <int D>
 BT_DEVICE bool store_direct(const backward_params *p, int which,
-                            const backward_work *w, int row, const float *sum,
+                            const fused_work *w, int row, const float *sum,
                             float factor)
 {
     int t = threadIdx.x % 4;
@@ -710,16 +740,118 @@ BT_DEVICE bool store_direct(const backward_params *p, int which,
            (row + 8 >= w->rows || (check[1] & 0x7fff7fff) == 0);
 }
 
+/* The thread's number, found out once more: what follows from it is not kept in
+ * registers while the steps of an item need all of them. */
+BT_DEVICE int thread_again(void)
+{
+    int thread;
+    asm volatile("mov.u32 %0, %%tid.x;" : "=r"(thread));
+    return thread;
+}
+
+/* A thread's sums in memory: what the lanes of a warp have lies together. */
+template <int D>
+BT_DEVICE void store_head_sums(const fused_state<D> *b, float4 *to)
+{
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+        const float *dk = b->dk + i * 4, *dv = b->dv + i * 4;
+        __stcg(to + i * 32, make_float4(dk[0], dk[1], dk[2], dk[3]));
+        __stcg(to + (D / 8 + i) * 32, make_float4(dv[0], dv[1], dv[2], dv[3]));
+    }
+}
+
+BT_DEVICE void add_four(float *sum, float4 more)
+{
+    sum[0] += more.x;
+    sum[1] += more.y;
+    sum[2] += more.z;
+    sum[3] += more.w;
+}
+
+template <int D>
+BT_DEVICE void add_head_sums(fused_state<D> *b, const float4 *from)
+{
+#pragma unroll
+    for (int i = 0; i < D / 8; i++) {
+        add_four(b->dk + i * 4, __ldcg(from + i * 32));
+        add_four(b->dv + i * 4, __ldcg(from + (D / 8 + i) * 32));
+    }
+}
+
+/* The counter of two neighbours: how many have come, and, from MET_STORED on,
+ * the sums of the first one are in memory. */
+enum { MET_STORED = 4 };
+
+/* A tile that is split: the sums of its query heads become one by a binary
+ * tree, at whose leaves they are in order. Of two neighbours the first one to
+ * come leaves its sum in memory, and the second one adds it to its own; the two
+ * operands of an addition may be swapped, so the bits do not depend on which is
+ * first. A neighbour that is not there is passed over. The second one waits for
+ * no more than the stores of the first one, and resets the counter for the next
+ * launch. Every warp does that for its rows. Returns whether the warp has the
+ * sums of all heads now.
+ *
+ * There is room for half of the heads: node i of a level has that of the first
+ * pair of heads below it, which nobody else needs once one of the pair has gone
+ * on. */
+template <int D>
+BT_DEVICE bool merge_heads(fused_state<D> *b, const backward_params *p,
+                           const fused_work *w)
+{
+    const int warps = fused_layout<D>::warps;
+    const int each = 2 * D / 8 * 32; // float4 of a warp's sums
+    int thread = thread_again(), warp = thread / 32 - 4, lane = thread % 32;
+    // Reductions: what is uniform is known to be.
+    int inner = p->inner, head = __reduce_max_sync(~0u, w->head);
+    int i = __reduce_max_sync(~0u, w->query_head) - head * inner;
+    size_t tile = (size_t)(w->tile - p->ranges[1].tile) * p->heads + head;
+    int *met = p->met + tile * inner * warps + warp;
+    float4 *sums = (float4 *)p->head_sums +
+                   (tile * ((inner + 1) / 2) * warps + warp) * each + lane;
+    for (int level = 0, count = inner; count > 1;
+         level++, count = (count + 1) / 2, i /= 2) {
+        int neighbour = i ^ 1, before = 0;
+        // The number of the leaf in the middle.
+        int *counter = met + ((i | 1) << level) * warps;
+        if (neighbour >= count)
+            continue;
+        if (lane == 0)
+            before = atomicAdd(counter, 1);
+        if (__reduce_max_sync(~0u, before) == 0) {
+            store_head_sums(b, sums + (i << level) / 2 * (warps * each));
+            __syncwarp();
+            if (lane == 0) {
+                __threadfence(); // what the other lanes have stored, too
+                atomicAdd(counter, MET_STORED);
+            }
+            return false;
+        }
+        if (lane == 0) {
+            while (counter_read(counter) < MET_STORED)
+                ;
+            *counter = 0;
+        }
+        __syncwarp();
+        add_head_sums(b, sums + (neighbour << level) / 2 * (warps * each));
+    }
+    return true;
+}
+
 /* Store the sums of an item and reset them. */
 template <int D, int STAGES, int FIXUP>
 BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
                           fused_shared<D, STAGES> *s)
 {
-    const backward_work *w = &s->item[b->items.index];
-    bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
-    good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
-    if (!FIXUP && !good)
-        p->bad[w->head] = 1;
+    const fused_work *w = &s->item[b->items.index];
+    bool all = !fused_layout<D>::may_split ||
+               __reduce_max_sync(~0u, w->inner) == p->inner;
+    if (all || merge_heads(b, p, w)) {
+        bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
+        good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
+        if (!FIXUP && !good)
+            p->bad[w->head] = 1;
+    }
     consumer_release(&s->item_empty[b->items.index]);
 #pragma unroll
     for (int i = 0; i < D / 2; i++)

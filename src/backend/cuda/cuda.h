@@ -63,7 +63,11 @@ bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
  * order. So whether a document is dense is a constant of the library: its keys
  * are seen by BT_DENSE_QUERIES queries or more on average, or by
  * BT_DENSE_QUERIES_64 with heads of up to 64 columns, and by none of another
- * origin. It depends on the document's mask alone, not on the plan. */
+ * origin. It depends on the document's mask alone, not on the plan. Query heads
+ * of 65 to 128 columns that share a key head are worked on at once in dense
+ * documents of twice as many queries, unless all of them see all keys. Their
+ * sums of dK and dV are added pairwise: those of heads 0 and 1, of 2 and 3,
+ * then of these. In other documents they follow each other in one sum. */
 enum { BT_DENSE_QUERIES = 3072, BT_DENSE_QUERIES_64 = 1024 };
 size_t bt_cuda_dense_queries(size_t head_dim);
 

@@ -162,13 +162,15 @@ size_t bt_cuda_backward_rows(size_t head_dim)
     return width == 64 ? 192 : width == 256 ? 64 : 128;
 }
 
-/* Find out which documents are dense. */
+/* Find out which documents are dense, and which of these are split. */
 static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
                                bauta_error *err)
 {
     plan_host *host = plan->host;
     size_t queries = bauta_mask_queries(mask);
     bool all = host->bands.rows == queries;
+    bool split =
+        plan->heads > plan->kv_heads && bt_cuda_width(plan->head_dim) == 128;
     bauta_status status = BAUTA_OK;
     if (host->dense_queries == SIZE_MAX)
         return BAUTA_OK;
@@ -176,7 +178,7 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
         status = bt_bands_read(&host->whole, mask, 0, queries, err);
     if (!status)
         bt_bands_mark_dense(&host->bands, all ? &host->bands : &host->whole,
-                            host->dense_queries);
+                            host->dense_queries, split);
     return status;
 }
 
@@ -209,10 +211,11 @@ static bauta_status make_backward_lists(const bt_cuda_plan *plan,
  * a distance of about 1.5 steps, and of 2 with heads of 64, whose steps are
  * shorter; and fewer heads at once mean more of its tiles: the last one should
  * not wait for more than 1.25 % of its steps. Heads are divided evenly, for a
- * few that are left alone at the end would keep few multiprocessors busy. */
-static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
+ * few that are left alone at the end would keep few multiprocessors busy.
+ * `heads`: of the items, each with `group` query heads. */
+static int dense_l2_heads(const bt_cuda_plan *plan, size_t group, size_t heads)
 {
-    size_t group = plan->heads / plan->kv_heads, heads = plan->kv_heads;
+    const bt_loop_list *queries = &plan->host->queries;
     size_t blocks = (size_t)plan->multiprocessors;
     size_t rows = bt_size_mul(plan->dense_step_count, BT_STEP);
     size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(rows, 2 * group),
@@ -224,6 +227,30 @@ static int dense_l2_heads(const bt_cuda_plan *plan, const bt_loop_list *queries)
     size_t need = near < (double)heads ? (size_t)ceil(near) : heads;
     size_t rounds = heads / bt_size_min(bt_size_max(fits, need), heads);
     return (int)((heads + rounds - 1) / rounds);
+}
+
+/* Items of dense tiles [tile, end) from `item` on. */
+static bt_cuda_item_range items_of(const bt_cuda_plan *plan, int item, int tile,
+                                   int end, size_t inner)
+{
+    size_t heads = plan->heads / inner;
+    return (bt_cuda_item_range){ .item = item,
+                                 .tile = tile,
+                                 .tile_count = end - tile,
+                                 .heads = (int)heads,
+                                 .l2_heads = dense_l2_heads(plan, inner, heads),
+                                 .inner = (int)inner };
+}
+
+static void describe_dense(bt_cuda_plan *plan)
+{
+    const bt_loop_list *queries = &plan->host->queries;
+    int end = (int)queries->dense_count;
+    int split = end - (int)queries->split_count;
+    plan->dense.tile_count = end;
+    plan->ranges[0] = items_of(plan, 0, 0, split, plan->heads / plan->kv_heads);
+    plan->ranges[1] =
+        items_of(plan, split * (int)plan->kv_heads, split, end, 1);
 }
 
 static void describe_side(bt_cuda_loop_list *side, const bt_loop_list *list)
@@ -252,14 +279,13 @@ static void describe_backward(bt_cuda_plan *plan)
     size_t group = plan->heads / plan->kv_heads;
     describe_side(&plan->over_keys, &host->keys);
     describe_side(&plan->over_queries, &host->queries);
-    plan->dense.tile_count = (int)host->queries.dense_count;
     plan->step_count = host->queries.step_count;
     plan->dense_step_count = host->queries.dense_step_count;
     plan->gap_count = host->queries.gap_count;
     plan->over_keys.l2_heads = plan->l2_heads;
     plan->over_queries.l2_heads = bt_cuda_l2_heads(
         bt_size_mul(plan->rows, group), plan->head_dim, 1, plan->kv_heads);
-    plan->dense.l2_heads = dense_l2_heads(plan, &host->queries);
+    describe_dense(plan);
 }
 
 /* ---- the device's memory ----------------------------------------------- */
@@ -329,6 +355,9 @@ static void add_backward_zeros(layout *l, bt_cuda_plan *plan)
     add(l, &plan->dense.tile_counter, NULL, 1, sizeof(uint32_t));
     add(l, &plan->added, NULL, plan->dense_step_count ? steps : 0,
         bt_cuda_width(plan->head_dim) / 64 * sizeof(int));
+    add(l, &plan->met, NULL,
+        bt_size_mul(plan->host->queries.split_count, plan->heads),
+        bt_cuda_backward_rows(plan->head_dim) / 16 * sizeof(int));
     l->zeros = l->size;
 }
 
@@ -362,6 +391,7 @@ static void lay_backward(layout *l, bt_cuda_plan *plan)
     size_t steps = bt_size_mul(plan->step_count, plan->heads);
     size_t sum =
         plan->dense_step_count ? bt_cuda_width(plan->head_dim) * BT_STEP : 0;
+    size_t group = plan->heads / plan->kv_heads;
     add_backward_zeros(l, plan);
     add_backward_lists(l, plan);
     add(l, &plan->step_anchors, NULL, bt_size_mul(plan->step_count, BT_STEP),
@@ -372,6 +402,11 @@ static void lay_backward(layout *l, bt_cuda_plan *plan)
         sizeof(float));
     add(l, &plan->bad, NULL, plan->kv_heads, sizeof(int));
     add(l, &plan->dq_sum, NULL, bt_size_mul(steps, sum), sizeof(float));
+    add(l, &plan->head_sums, NULL,
+        bt_size_mul(plan->host->queries.split_count,
+                    plan->kv_heads * ((group + 1) / 2)),
+        2 * bt_cuda_backward_rows(plan->head_dim) *
+            bt_cuda_width(plan->head_dim) * sizeof(float));
 }
 
 static bauta_status device_error(cudaError_t status, size_t bytes,

@@ -23,6 +23,16 @@ typedef struct bt_cuda_loop_list {
         *nonfinite_fixup; /* (tile_count * heads of the side, BT_FIXUP_BYTES) */
 } bt_cuda_loop_list;
 
+/* A range of the dense tiles and the order of its items: by group of heads,
+ * then tile, then head of the group. A head is a key head with all the query
+ * heads that share it, one after the other, or, of tiles that are split, a
+ * query head. */
+typedef struct bt_cuda_item_range {
+    int item, tile, tile_count; /* the first item, the first tile */
+    int heads, l2_heads;
+    int inner; /* query heads of an item */
+} bt_cuda_item_range;
+
 struct bt_cuda_plan {
     size_t rows, keys, heads, kv_heads, head_dim;
     int first_key; /* that row 0 is aligned with, as in mask/plan.h */
@@ -51,6 +61,7 @@ struct bt_cuda_plan {
     float *row_stats;      /* (heads, step_count, 2, BT_STEP) lse and delta */
     /* Of dense documents, in five products: see backward_fused.h. */
     bt_cuda_loop_list dense; /* over queries, without tiles that see nothing */
+    bt_cuda_item_range ranges[2]; /* of whole tiles, and of split ones */
     size_t dense_step_count, gap_count;
     int32_t *dense_steps; /* (dense_step_count) */
     bt_loop_step *gaps;   /* (gap_count) */
@@ -58,6 +69,8 @@ struct bt_cuda_plan {
     int *added;       /* (heads, step_count, width / 64) */
     int *bad;         /* (kv_heads) */
     float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
+    int *met;         /* of split tiles, see backward_fused.h */
+    float *head_sums; /* likewise */
     void *table_sums; /* of the gradient of a table, see bias_kernels.h */
     void *table_copy; /* a table, likewise */
     size_t table_sums_size, table_copy_size;
