@@ -1,14 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* train_modes.c - training modes other than parallel teacher forcing.
  *
- *   sequential     one forward pass for each position, over the tokens before
- *                  it, as without a causal mask. The losses, and up to the
- * order of additions the gradients, equal those of one parallel pass, which is
- * much faster. free-running   inputs are the model's own predictions, made one
- * position after another; labels stay the true ones. A parallel pass then
- * trains on them. scheduled      scheduled sampling: as parallel, but a
- * fraction of the inputs is replaced by the predictions of a first parallel
- * pass.
+ * - sequential: one forward pass for each position, over the tokens before it,
+ *   as without a causal mask. The losses equal those of one parallel pass,
+ *   which is much faster, and so do the gradients up to the order of additions.
+ *
+ * - free-running: inputs are the model's own predictions, made one position
+ *   after another; labels stay the true ones. A parallel pass then trains on
+ *   them.
+ *
+ * - scheduled: scheduled sampling. As parallel, but a fraction of the inputs is
+ *   replaced by the predictions of a first parallel pass.
  *
  * A prediction is the most likely token; of equal ones the first. */
 #include "train/trainer.h"
