@@ -18,6 +18,9 @@ typedef struct problem {
 static void *workspace;
 static int multiprocessors;
 
+/* Stands for bt_cuda_gemm() without a workspace, whatever that chooses. */
+static const bt_gemm_choice no_workspace;
+
 static size_t to_8(size_t x)
 {
     return (x + 7) / 8 * 8;
@@ -136,11 +139,24 @@ static void unmake(problem *q)
     free(q->old);
 }
 
+static void run(const bt_cuda_gemm_args *p, const bt_gemm_choice *choice)
+{
+    bauta_error err = { 0 };
+    bauta_status status;
+    if (!choice)
+        status = bt_cuda_gemm_reference(p, NULL, &err);
+    else if (choice == &no_workspace)
+        status = bt_cuda_gemm(p, NULL, 0, NULL, &err);
+    else
+        status = bt_cuda_gemm_by(choice, p, workspace, WORKSPACE, NULL, &err);
+    need(status, &err);
+    need_cuda(cudaDeviceSynchronize(), "a product");
+}
+
 /* Runs it, by the plain kernel without a choice, and returns out followed by
  * pre. Elements that no product may write keep what they held. */
 static uint8_t *result(const problem *q, const bt_gemm_choice *choice)
 {
-    bauta_error err = { 0 };
     const bt_cuda_gemm_args *p = &q->p;
     uint8_t *got = malloc(q->out_bytes + q->pre_bytes);
     if (p->accumulate)
@@ -151,10 +167,7 @@ static uint8_t *result(const problem *q, const bt_gemm_choice *choice)
         need_cuda(cudaMemset(p->out, 0x55, q->out_bytes), "cudaMemset");
     if (p->pre)
         need_cuda(cudaMemset(p->pre, 0x55, q->pre_bytes), "cudaMemset");
-    need(choice ? bt_cuda_gemm_by(choice, p, workspace, WORKSPACE, NULL, &err)
-                : bt_cuda_gemm_reference(p, NULL, &err),
-         &err);
-    need_cuda(cudaDeviceSynchronize(), "a product");
+    run(p, choice);
     need_cuda(cudaMemcpy(got, p->out, q->out_bytes, cudaMemcpyDeviceToHost),
               "cudaMemcpy");
     if (p->pre)
@@ -177,8 +190,11 @@ static void describe(char *text, size_t size, const problem *q,
              "slope %d res %d pre %d: %s head %d blocks %d narrow %d",
              forms[p->form], p->m, p->n, p->k, p->out_f32, p->accumulate,
              !!p->bias, p->has_act, (int)p->act, !!p->slope, !!p->residual,
-             !!p->pre, c->small ? "small" : bt_gemm_tile_name(c->tile), c->head,
-             c->blocks, c->narrow);
+             !!p->pre,
+             c == &no_workspace ? "no workspace"
+             : c->small         ? "small"
+                                : bt_gemm_tile_name(c->tile),
+             c->head, c->blocks, c->narrow);
 }
 
 static void check_choice(const problem *q, const bt_gemm_choice *c,
@@ -341,8 +357,7 @@ static void every_choice(const problem *q, const uint8_t *want)
     bt_gemm_choice c;
     bt_gemm_choose(&c, p, WORKSPACE, multiprocessors);
     check_choice(q, &c, want);
-    bt_gemm_choose(&c, p, 0, multiprocessors);
-    check_choice(q, &c, want);
+    check_choice(q, &no_workspace, want);
 }
 
 static size_t some_size(size_t limit)
@@ -380,6 +395,22 @@ static void random_large(int count)
         size_t k = form == BT_GEMM_TN ? 1 + below(14000) : some_size(5000);
         make(&q, form, below(3) ? some_size(2000) : 1 + below(64),
              some_size(2500), k, below(3) == 0);
+        uint8_t *want = result(&q, NULL);
+        every_choice(&q, want);
+        free(want);
+        unmake(&q);
+    }
+}
+
+/* Gradients of small weights, in short chunks that are added to what is there.
+ */
+static void random_gradients(int count)
+{
+    for (int i = 0; i < count; i++) {
+        problem q;
+        make(&q, BT_GEMM_TN, some_size(600), some_size(600), 1 + below(5000),
+             true);
+        q.p.accumulate = q.p.out_f32;
         uint8_t *want = result(&q, NULL);
         every_choice(&q, want);
         free(want);
@@ -817,6 +848,7 @@ int main(int argc, char **argv)
     need_cuda(cudaMemset(workspace, 0, BT_GEMM_ZEROS), "cudaMemset");
     refusals();
     random_small(quick ? 6 : 60);
+    random_gradients(quick ? 12 : 60);
     random_few(quick ? 9 : 54);
     random_taken(quick ? 18 : 180);
     random_gates(quick ? 10 : 60);
