@@ -64,41 +64,49 @@ CASES = {
 # ---- host time -------------------------------------------------------------------
 
 
-def host_us(call, calls=200, rounds=7):
-    """The fastest of some rounds, whose calls the GPU has finished before."""
-    times = []
+def host_us(calls, each=200, rounds=21):
+    """Microseconds of a call until it returns: (median, fastest) of the rounds of
+    every one. They take turns, and the GPU has finished before each round."""
+    times = [[] for _ in calls]
     for _ in range(rounds):
-        torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(calls):
-            call()
-        times.append((time.perf_counter() - start) / calls * 1e6)
-        torch.cuda.synchronize()
-    return min(times)
+        for call, found in zip(calls, times):
+            torch.cuda.synchronize()
+            start = time.perf_counter()
+            for _ in range(each):
+                call()
+            found.append((time.perf_counter() - start) / each * 1e6)
+    torch.cuda.synchronize()
+    return [(statistics.median(found), min(found)) for found in times]
 
 
 def host(options):
     shape = (1, 4, 128, 64)
     plain = [torch.randn(shape, device="cuda", dtype=torch.bfloat16) for _ in range(3)]
     with_grad = [t.clone().requires_grad_() for t in plain]
+    weight = torch.ones_like(plain[0])
     mask = bauta.Mask.causal(128)
     ops = torch.ops.bauta.attention_forward.default
-    calls = {
+    systems = {
         "bauta.torch.attention": lambda x: bauta.torch.attention(*x, mask),
         "as an operator": lambda x: ops(
             *x, [mask._id], 0.0, False, 0.0, None, None, None
         )[0],
         "sdpa": lambda x: F.scaled_dot_product_attention(*x, is_causal=True),
     }
-    weight = torch.ones_like(plain[0])
-    for name, call in calls.items():
-        row = [host_us(lambda: call(plain)), host_us(lambda: call(with_grad))]
-        row.append(
-            host_us(lambda: torch.autograd.grad(call(with_grad), with_grad, weight))
+
+    def three(call):
+        return (
+            lambda: call(plain),
+            lambda: call(with_grad),
+            lambda: torch.autograd.grad(call(with_grad), with_grad, weight),
         )
+
+    found = host_us([call for system in systems.values() for call in three(system)])
+    for i, name in enumerate(systems):
+        row = [f"{m:6.1f} ({best:5.1f})" for m, best in found[3 * i : 3 * i + 3]]
         print(
-            f"host us: {name:22} without gradients {row[0]:6.1f}, with {row[1]:6.1f}, "
-            f"forward and backward {row[2]:6.1f}",
+            f"host us, median (fastest): {name:22} without gradients {row[0]}, "
+            f"with {row[1]}, forward and backward {row[2]}",
             flush=True,
         )
     parts(plain, mask)
@@ -126,21 +134,17 @@ def parts(tensors, mask):
     grads = [bauta.torch._describe(t) for t in made]
     bare = (plan.context, plan.handle, 0.0, *arrays)
     given = (q, k, v, mask, None, False)
-    found = {
-        "empty_like": host_us(lambda: torch.empty_like(q)),
-        "an empty result": host_us(lambda: result_new(q)),
-        "the library's forward pass": host_us(
-            lambda: core.gpu_attention_forward(*bare)
-        ),
-        "with its tensors": host_us(lambda: core.torch_forward(*given, False)),
-        "the backward pass": host_us(
-            lambda: core.gpu_attention_backward(*bare, *grads)
-        ),
-        "with its tensors ": host_us(
-            lambda: core.torch_backward(*given, out, lse, dout)
-        ),
+    calls = {
+        "empty_like": lambda: torch.empty_like(q),
+        "an empty result": lambda: result_new(q),
+        "the library's forward pass": lambda: core.gpu_attention_forward(*bare),
+        "with its tensors": lambda: core.torch_forward(*given, False),
+        "the backward pass": lambda: core.gpu_attention_backward(*bare, *grads),
+        "with its tensors ": lambda: core.torch_backward(*given, out, lse, dout),
     }
-    print("host us: " + ", ".join(f"{k} {v:.1f}" for k, v in found.items()), flush=True)
+    found = host_us(list(calls.values()))
+    rows = (f"{name} {m:.1f} ({best:.1f})" for name, (m, best) in zip(calls, found))
+    print("host us: " + ", ".join(rows), flush=True)
 
 
 # ---- beside the C bench ----------------------------------------------------------
