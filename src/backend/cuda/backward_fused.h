@@ -17,12 +17,12 @@
  * heads of 128 there are two groups, and each makes one of the two panels of
  * every step. With heads of 64 there are three, which take turns. The dQ of a
  * step goes to shared memory, from where the copy engine adds it to a float32
- * sum in the GPU's memory. The tiles of a step add in the order of their keys:
- * the first one stores, and every other one waits until the counter of (head,
- * step, panel) says that it is its turn. Tiles are begun in an order in which
- * each follows those it waits for, and all stream the steps downwards; so the
- * previous tile is at least as far, and there is rarely anything to wait for. A
- * last kernel rounds the sums to bfloat16.
+ * sum in the GPU's memory. The tiles of a step add in the order of their ranks
+ * (loop_list.h): the first one stores, and every other one waits until the
+ * counter of (head, step, panel) says that it is its turn. Tiles are begun in
+ * an order in which each follows those it waits for, and all stream the steps
+ * downwards; so the previous tile is at least as far, and there is rarely
+ * anything to wait for. A last kernel rounds the sums to bfloat16.
  *
  * Query heads that share a key head follow each other in an item of work. Where
  * a document is long and its tiles have unequally many steps, they are split:
