@@ -52,12 +52,12 @@ static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
 }
 
 /* The dense key tiles, which are the first ones, visit a step with the ranks 0,
- * 1, 2, ... in the order of their keys, and each comes after those with lower
- * ranks. */
+ * 1, 2, ... pass by pass and in a pass in the order of their keys, and each
+ * comes after those with lower ranks. */
 static void check_ranks(const bt_loop_list *list)
 {
     int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
-    int32_t *key = calloc(list->step_count + 1, sizeof(int32_t));
+    const bt_loop_tile **last = calloc(list->step_count + 1, sizeof(*last));
     size_t visits = 0;
     for (size_t t = 0; t < list->dense_count; t++) {
         const bt_loop_tile *tile = &list->tiles[t];
@@ -65,9 +65,11 @@ static void check_ranks(const bt_loop_list *list)
         for (int32_t s = tile->run; s < tile->run + tile->runs; s++)
             for (int32_t k = 0; k < list->runs[s].count; k++, visits++) {
                 int32_t step = list->runs[s].padded_row / BT_STEP + k;
-                assert_int_equal(list->ranks[visit++], next[step]);
-                assert_true(next[step]++ == 0 || key[step] < tile->row);
-                key[step] = tile->row;
+                assert_int_equal(list->ranks[visit++], next[step]++);
+                assert_true(!last[step] || last[step]->pass < tile->pass ||
+                            (last[step]->pass == tile->pass &&
+                             last[step]->row < tile->row));
+                last[step] = tile;
             }
         assert_int_equal(visit - tile->visit, tile->steps);
     }
@@ -84,7 +86,7 @@ static void check_ranks(const bt_loop_list *list)
     for (size_t i = 0; i < list->step_count; i++)
         assert_int_equal(next[i], 0); // they are the dense steps
     free(next);
-    free(key);
+    free(last);
 }
 
 /* Of the dense tiles, those of split origins come last. */
@@ -325,6 +327,49 @@ static void causal_lists_have_few_partial_steps(void **state)
     bauta_mask_free(mask);
 }
 
+/* What tiles of a document add one after the other is a matter of the document
+ * alone; passes of all documents come one after the other, longest tiles first,
+ * and tiles of a pass are apart. */
+static void dense_tiles_add_in_passes(void **state)
+{
+    static const size_t first_of[] = { 0, 700, 1340 };
+    bauta_mask *part[3] = { NULL }, *mask = NULL;
+    bt_loop_list list = { 0 };
+    bt_bands bands = { 0 };
+    (void)state;
+    assert_int_equal(bauta_mask_causal(&part[0], 700, 700, NULL), 0);
+    assert_int_equal(bauta_mask_causal(&part[1], 640, 640, NULL), 0);
+    assert_int_equal(bauta_mask_causal(&part[2], 640, 640, NULL), 0);
+    assert_int_equal(
+        bauta_mask_pack(&mask, 3, (const bauta_mask *const *)part, NULL), 0);
+    assert_int_equal(bt_bands_read(&bands, mask, 0, 1980, NULL), 0);
+    bt_bands_mark_dense(&bands, &bands, 64, false);
+    for (size_t rows = 64; rows <= 192; rows += 64) {
+        int32_t passes = (int32_t)((BT_PASS_KEYS + rows - 1) / rows);
+        assert_int_equal(bt_loop_list_over_queries(&list, &bands, rows, NULL),
+                         0);
+        check_ranks(&list);
+        assert_int_equal(list.dense_count, list.tile_count);
+        assert_int_equal(list.chain_count, 3);
+        for (size_t t = 0; t < list.tile_count; t++) {
+            const bt_loop_tile *tile = &list.tiles[t];
+            size_t document = 2;
+            while (first_of[document] > (size_t)tile->row)
+                document--;
+            size_t i = ((size_t)tile->row - first_of[document]) / rows;
+            assert_int_equal(tile->pass, i % (size_t)passes);
+            assert_true(
+                t == 0 || tile[-1].pass < tile->pass ||
+                (tile[-1].pass == tile->pass && tile[-1].steps >= tile->steps));
+        }
+    }
+    bt_loop_list_release(&list);
+    bt_bands_release(&bands);
+    bauta_mask_free(mask);
+    for (size_t i = 0; i < 3; i++)
+        bauta_mask_free(part[i]);
+}
+
 /* A document's steps start at its first row that sees something, however many
  * rows before it see nothing and whatever document they belong to. */
 static void steps_begin_with_the_first_row_that_sees(void **state)
@@ -385,6 +430,7 @@ int main(void)
         cmocka_unit_test(lists_equal_the_mask),
         cmocka_unit_test(repeated_documents_equal_the_mask),
         cmocka_unit_test(dense_documents_are_the_same_in_every_plan),
+        cmocka_unit_test(dense_tiles_add_in_passes),
         cmocka_unit_test(causal_lists_have_few_partial_steps),
         cmocka_unit_test(steps_begin_with_the_first_row_that_sees),
     };

@@ -323,6 +323,12 @@ static bauta_status add_origin(bt_loop_list *list, const bt_bands *bands,
     return status;
 }
 
+/* In how many passes the tiles of a document add. */
+static size_t pass_count(const bt_loop_list *list)
+{
+    return (BT_PASS_KEYS + list->tile_rows - 1) / list->tile_rows;
+}
+
 /* Cut keys [from, to) into tiles; only origins [origin, end) see them. */
 static bauta_status add_keys(bt_loop_list *list, const bt_bands *bands,
                              size_t from, size_t to, size_t origin, size_t end,
@@ -339,6 +345,9 @@ static bauta_status add_keys(bt_loop_list *list, const bt_bands *bands,
         }
         if (!status)
             status = add_tile(list, key, keys, run, err);
+        if (!status)
+            list->tiles[list->tile_count - 1].pass =
+                (int32_t)((key - from) / list->tile_rows % pass_count(list));
     }
     return status;
 }
@@ -381,29 +390,31 @@ static bauta_status add_tiles(bt_loop_list *list, const bt_bands *bands,
 
 /* ---- over queries: the ranks ------------------------------------------- */
 
-/* What a tile's steps were visited for before: `before[s]` times, and by tiles
- * no longer than shortest[s]. Longest first would be best for the balance; but
- * a tile waits for those that add to its steps before it, and must not be begun
- * before them. So it counts as no longer than any of these. */
+/* What a tile's steps were visited for before: `before[s]` times, and in this
+ * pass by tiles no longer than shortest[s]. Longest first would be best for the
+ * balance; but a tile waits for those that add to its steps before it, and must
+ * not be begun before them. So it counts as no longer than any of these. */
 static void rank_tile(bt_loop_list *list, bt_loop_tile *tile, int32_t *before,
                       int32_t *shortest)
 {
     const bt_loop_run *first = list->runs + tile->run;
     const bt_loop_run *end = first + tile->runs;
-    int32_t *rank = list->ranks + tile->visit, least = INT32_MAX;
+    int32_t *rank = list->ranks + tile->visit, least = tile->steps;
+    bool waits = false;
     for (const bt_loop_run *run = first; run < end; run++)
         for (int32_t k = 0, s = run->padded_row / BT_STEP; k < run->count;
              k++, s++) {
+            waits |= before[s] > 0;
             *rank++ = before[s]++;
             if (shortest[s] < least)
                 least = shortest[s];
         }
-    list->chain_count += least == INT32_MAX;
-    tile->order = least < tile->steps ? least : tile->steps;
+    list->chain_count += !waits;
+    tile->order = least;
     for (const bt_loop_run *run = first; run < end; run++)
         for (int32_t k = 0, s = run->padded_row / BT_STEP; k < run->count;
              k++, s++)
-            shortest[s] = tile->order;
+            shortest[s] = least;
 }
 
 /* Whether a tile is of a dense origin; *origin: one at or before it. */
@@ -416,40 +427,49 @@ static bool is_dense(const bt_bands *bands, const bt_loop_tile *tile,
     return tile->steps && bands->origins[*origin].dense;
 }
 
-/* Rank the dense tiles, and let them come first: split ones, which are many
- * short items, after the others. Tiles lie in the order of their keys yet. */
+/* Rank the dense tiles of a pass. Tiles lie in the order of their keys yet. */
+static void rank_pass(bt_loop_list *list, const bt_bands *bands, int32_t pass,
+                      int32_t *before, int32_t *shortest)
+{
+    size_t origin = 0;
+    for (size_t s = 0; s < list->step_count; s++)
+        shortest[s] = INT32_MAX;
+    for (size_t t = 0; t < list->tile_count; t++) {
+        bt_loop_tile *tile = &list->tiles[t];
+        if (!is_dense(bands, tile, &origin) || tile->pass != pass)
+            continue;
+        rank_tile(list, tile, before, shortest);
+        list->dense_count++;
+        list->dense_visits += (size_t)tile->steps;
+    }
+}
+
+/* Rank the dense tiles, and let them come first, pass by pass: split ones,
+ * which are many short items, after the others. */
 static bauta_status rank_tiles(bt_loop_list *list, const bt_bands *bands,
                                bauta_error *err)
 {
     size_t origin = 0;
-    int32_t most = 0;
+    int32_t most = 0, passes = (int32_t)pass_count(list);
     if (BT_ARRAY_RESERVE(list->ranks, list->rank_capacity, 0,
                          list->visit_count) ||
         BT_ARRAY_RESERVE(list->counts, list->count_capacity, 0,
                          2 * list->step_count))
         return no_memory(err, list->visit_count, sizeof(int32_t));
     int32_t *before = list->counts, *shortest = before + list->step_count;
-    for (size_t s = 0; s < list->step_count; s++) {
-        before[s] = 0;
-        shortest[s] = INT32_MAX;
-    }
+    memset(before, 0, list->step_count * sizeof(*before));
     for (size_t t = 0; t < list->tile_count; t++)
         most = list->tiles[t].steps > most ? list->tiles[t].steps : most;
+    for (int32_t pass = 0; pass < passes; pass++)
+        rank_pass(list, bands, pass, before, shortest);
     for (size_t t = 0; t < list->tile_count; t++) {
         bt_loop_tile *tile = &list->tiles[t];
         if (!is_dense(bands, tile, &origin))
             continue;
-        rank_tile(list, tile, before, shortest);
-        list->dense_count++;
-        list->dense_visits += (size_t)tile->steps;
+        bool split = bands->origins[origin].split;
+        tile->order += (passes - tile->pass + (split ? 0 : passes)) * most;
+        list->split_count += split;
     }
-    origin = 0;
-    for (size_t t = 0; t < list->tile_count; t++)
-        if (is_dense(bands, &list->tiles[t], &origin)) {
-            bool split = bands->origins[origin].split;
-            list->tiles[t].order += split ? most : 2 * most;
-            list->split_count += split;
-        }
     return BAUTA_OK;
 }
 

@@ -15,10 +15,11 @@
  *
  * Dense origins (bt_bands_mark_dense) are for a kernel that makes all gradients
  * at once: their tiles of keys also add to the gradients of the queries of each
- * step that they visit, in the order of the keys. A visit's rank is the number
- * of tiles that add to the step before it; and a tile follows all those that it
- * waits for. They have no tiles of queries. The tiles of some of them are
- * split: query heads that share a key head are summed apart. */
+ * step that they visit, one after the other: in the order of the keys, but in
+ * passes that leave tiles out. A visit's rank is the number of tiles that add
+ * to the step before it; and a tile follows all those that it waits for. They
+ * have no tiles of queries. The tiles of some of them are split: query heads
+ * that share a key head are summed apart. */
 #ifndef BT_CUDA_LOOP_LIST_H
 #define BT_CUDA_LOOP_LIST_H
 
@@ -26,6 +27,15 @@
 #include "mask/tile_sort.h"
 
 enum { BT_STEP = 64, BT_STEP_GROUPS = 3 /* at most, in a tile */ };
+
+/* Tiles of a pass that follow each other begin at least this many keys apart.
+ * The kernel streams queries downwards, and a tile follows the one before it at
+ * a distance of about 1.6 steps. In a causal document the follower, which is
+ * shorter, ends first, and the tiles that take the places of both are apart by
+ * the difference of lengths less this distance. That must be at least the
+ * distance again, or all that follow wait a little longer than the one before.
+ */
+enum { BT_PASS_KEYS = 192 };
 
 /* Flags of a step: bit g, group g of the tile sees something of it; bit
  * BT_STEP_PARTIAL + g, but not everything. */
@@ -36,9 +46,10 @@ typedef struct bt_loop_tile {
     int32_t run, runs; /* its slice of the runs */
     int32_t steps;     /* that its runs have together; 0: sees nothing */
     int32_t visit;     /* index of its first step's rank; over queries only */
+    int32_t pass;      /* of the dense ones; over queries only */
     int32_t order; /* highest first: dense ones, of these the ones that are not
-                      split, then those of the most steps, except to keep ranks
-                      in order */
+                      split, by pass, then those of the most steps, except to
+                      keep ranks in order */
 } bt_loop_tile;
 
 /* `count` consecutive steps with the same flags. */

@@ -17,12 +17,12 @@
  * heads of 128 there are two groups, and each makes one of the two panels of
  * every step. With heads of 64 there are three, which take turns. The dQ of a
  * step goes to shared memory, from where the copy engine adds it to a float32
- * sum in the GPU's memory. The tiles of a step add in the order of their keys:
- * the first one stores, and every other one waits until the counter of (head,
- * step, panel) says that it is its turn. Tiles are begun in an order in which
- * each follows those it waits for, and all stream the steps downwards; so the
- * previous tile is at least as far, and there is rarely anything to wait for. A
- * last kernel rounds the sums to bfloat16.
+ * sum in the GPU's memory. The tiles of a step add in the order of their ranks
+ * (loop_list.h): the first one stores, and every other one waits until the
+ * counter of (head, step, panel) says that it is its turn. Tiles are begun in
+ * an order in which each follows those it waits for, and all stream the steps
+ * downwards; so the previous tile is at least as far, and there is rarely
+ * anything to wait for. A last kernel rounds the sums to bfloat16.
  *
  * Query heads that share a key head follow each other in an item of work. Where
  * a document is long and its tiles have unequally many steps, they are split:
@@ -75,8 +75,8 @@ template <int D, int STAGES> struct fused_shared {
     typedef fused_layout<D> of;
     uint16_t keys[of::groups][GROUP_ROWS * D];
     uint16_t values[of::groups][GROUP_ROWS * D];
-    uint16_t streamed[STAGES][2][STEP * D]; /* Q, dO */
-    uint16_t ds[of::groups][of::groups][GROUP_ROWS * STEP];
+    uint16_t streamed[STAGES][2][STEP * D];                 /* Q, dO */
+    uint16_t ds[of::groups][of::groups][STEP * GROUP_ROWS]; /* dS^T */
     float dq[of::groups][DQ_PANEL]; /* as threads hold it */
     step_stats rows[STAGES];
     int flags[STAGES], bits[STAGES];
@@ -425,8 +425,8 @@ template <int D> struct fused_state {
     float dk[D / 2], dv[D / 2];
 };
 
-/* d (64 x 64) = or += a^T (a 16 x 64) b (16 x 64), both shared, row by row. */
-BT_DEVICE void wgmma_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
+/* d (64 x 64) = or += a (64 x 16) b (16 x 64), both shared, row by row. */
+BT_DEVICE void wgmma_nt_64(float *d, uint64_t a, uint64_t b, int accumulate)
 {
     asm volatile(
         "{\n"
@@ -436,7 +436,7 @@ BT_DEVICE void wgmma_tt_64(float *d, uint64_t a, uint64_t b, int accumulate)
         "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
         " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
         " %28, %29, %30, %31}, "
-        "%32, %33, p, 1, 1, 1, 1;\n"
+        "%32, %33, p, 1, 1, 0, 1;\n"
         "}\n"
         : BT_ACC_32(d, 0)
         : "l"(a), "l"(b), "r"(accumulate));
@@ -480,10 +480,9 @@ BT_DEVICE void issue_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds,
         uint64_t k = tile_descriptor(s->keys[g] + panel * (GROUP_ROWS * PANEL),
                                      GROUP_ROWS * PANEL * 2);
 #pragma unroll
-        for (int i = 0; i < GROUP_ROWS / 16; i++) {
-            uint64_t step = i * (16 * PANEL * 2 >> 4);
-            wgmma_tt_64(b->y, a + step, k + step, g + i > 0);
-        }
+        for (int i = 0; i < GROUP_ROWS / 16; i++)
+            wgmma_nt_64(b->y, a + i * (16 * 2 >> 4),
+                        k + i * (16 * PANEL * 2 >> 4), g + i > 0);
     }
     wgmma_commit();
 }
@@ -513,20 +512,20 @@ BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
     consumer_release(&s->dq_full[b->group]);
 }
 
-/* dS of the step, for all groups. */
+/* dS of the step, for all groups: query by query, as dQ reads it. */
 template <int D, int STAGES>
 BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
 {
     int lane = threadIdx.x % 32;
-    int row = threadIdx.x / 32 % 4 * 16 + lane % 16;
+    int query = lane / 16 * 8 + lane % 8;
+    int chunk = threadIdx.x / 32 % 4 * 2 + lane / 8 % 2; // eight keys
     int ds = ds_of(b);
-    uint16_t *to = s->ds[ds][b->group] + row * PANEL;
+    uint16_t *to =
+        s->ds[ds][b->group] + query * PANEL + (chunk ^ query % 8) * 8;
     barrier_wait(&s->ds_empty[ds], b->ds_parity ^ 1);
 #pragma unroll
-    for (int i = 0; i < STEP / 16; i++) {
-        int chunk = i * 2 + lane / 16;
-        store_fragment(to + (chunk ^ row % 8) * 8, b->w_ds + i * 4);
-    }
+    for (int i = 0; i < STEP / 16; i++)
+        store_fragment_transposed(to + i * 16 * PANEL, b->w_ds + i * 4);
     fence_proxy_async();
     consumer_release(&s->ds_full[ds]);
 }

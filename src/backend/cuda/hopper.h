@@ -384,6 +384,16 @@ BT_DEVICE void store_fragment(void *chunk, const uint32_t *a)
                  : "memory");
 }
 
+/* The same, column by column: lanes give the addresses of rows of the four
+ * transposed matrices. */
+BT_DEVICE void store_fragment_transposed(void *chunk, const uint32_t *a)
+{
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, "
+                 "%2, %3, %4};" ::"r"(shared_address(chunk)),
+                 "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3])
+                 : "memory");
+}
+
 /* ---- arithmetic -------------------------------------------------------- */
 
 /* 2^x, 2 ulp; exact 1 for 0 and exact 0 for -infinity. Volatile, so that it
