@@ -34,10 +34,9 @@ enum {
     /* B panels of this depth stay in the L2 cache, 96 KiB with AVX-512, or in
      * the L1 cache, 24 KiB each with AVX2. */
     DEPTH = VL == 16 ? 512 : 384,
-    /* Floats of a block of A: 4 MiB of the L3 cache, or 1 MiB of the L2 cache.
-     */
-    BLOCK_FLOATS = VL == 16 ? 1 << 20 : 1 << 18,
-    PACK_AHEAD = 32,      /* floats of a panel of A prefetched for writing */
+    BLOCK_FLOATS = 1 << 18, /* of a block of A: 1 MiB of the L2 cache */
+    PACK_AHEAD = 32,        /* floats of a panel of A prefetched for writing */
+    LINE_FLOATS = LINE / sizeof(float),
     STEPS = 8,            /* of k between two prefetched lines */
     DIRECT_ROWS = 16,     /* rows computed in one pass over B */
     DIRECT_LANES = 16,    /* columns computed together */
@@ -287,6 +286,7 @@ typedef struct tile_job {
     size_t depth;
     const float *a;      /* rows of A, as the block says */
     const float *next_a; /* of the next tile, if A is read in place; or NULL */
+    const float *next_c; /* the next rows of C; NULL: not to be prefetched */
     const float *b; /* the panel, or B itself if its columns are contiguous */
     float *panel;   /* to be filled from B in passing; NULL: none */
     size_t a_row, a_step, b_step;
@@ -412,6 +412,7 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
 {
     vf s[TILE_ROWS][TILE_VECTORS];
     const float *start = job->start, *next_a = job->next_a;
+    const float *next_c = job->next_c;
     float *c = job->c;
     tile_at at = { .a = job->a,
                    .b = job->b,
@@ -429,6 +430,14 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
     size_t p = 0;
     for (; p + STEPS <= job->depth; p += STEPS) {
         prefetch_next(job->next);
+        // A row at a time: all at once, they would fill the queue of misses
+        // and delay the tile. Into L2, because rows a multiple of 4 KiB apart
+        // share a set of L1, which has too few ways for those of two tiles.
+        if (next_c && p < STEPS * TILE_ROWS) {
+            UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
+                prefetch(next_c + j);
+            next_c += job->ldc;
+        }
         if (next_a) {
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 prefetch_l1(next_a + at.rows[i]);
@@ -539,17 +548,6 @@ static tile_fn *whole_tile(const tile_job *job)
 }
 
 #endif
-
-/* Prefetch the rows of C of the next tile. Into L2, because rows a multiple of
- * 4 KiB apart share a set of L1, which has too few ways for those of two tiles.
- */
-static void prefetch_rows(const float *c, size_t ldc, size_t rows,
-                          size_t columns)
-{
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j += LINE / sizeof(float))
-            prefetch(c + i * ldc + j);
-}
 
 static void copy_rows(float *to, size_t to_stride, const float *from,
                       size_t stride, size_t rows, size_t columns)
@@ -669,8 +667,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
         size_t rows = bt_size_min(TILE_ROWS, end - row);
         size_t below = bt_size_min(TILE_ROWS, end - row - rows);
-        prefetch_rows(g->c + (row + rows) * g->ldc + block->column, g->ldc,
-                      below, block->columns);
+        float *c = g->c + row * g->ldc + block->column;
         // Earlier, the rest of A would displace it from the L2 cache.
         bool soon = (end - row) / TILE_ROWS * count <= late + count;
         job.next = soon ? &next : &none;
@@ -678,6 +675,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
             // Packed panels follow each other: nothing has to prefetch them.
             bool ahead = i + 1 == count && below && block->a_step == 1;
             job.next_a = ahead ? job.a + block->a_tile : NULL;
+            job.next_c = i == 0 && below ? c + rows * g->ldc : NULL;
             multiply_tile(&job, g, block, &panels[i], row, rows);
         }
         job.a += block->a_tile;
