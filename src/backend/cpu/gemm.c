@@ -346,6 +346,11 @@ static bool is_direct(const bt_kernels *kernels, const bt_gemm *g)
     return !kernels->gemm_tiles || g->m <= FEW_ROWS || g->k == 0;
 }
 
+bool bt_gemm_blocked(const bt_cpu *cpu, const bt_gemm *gemm)
+{
+    return !is_direct(cpu->kernels, gemm);
+}
+
 bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err)
 {
     size_t work = work_of(gemm);

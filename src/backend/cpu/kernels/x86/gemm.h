@@ -12,6 +12,7 @@
 #define BT_GEMM_X86_H
 
 #include "backend/cpu/kernels/gemm.h"
+#include "backend/cpu/kernels/x86/activations.h"
 #include "backend/cpu/kernels/x86/packed_weight.h"
 #include "backend/cpu/kernels/x86/simd.h"
 #include "backend/cpu/kernels/x86/tile.h"
@@ -91,6 +92,56 @@ static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
+}
+
+/* The activations of a tile of C that is complete, while it is in the L1 cache.
+ */
+typedef struct act_tile {
+    size_t rows, columns, stride; /* of all three matrices */
+    float *c, *pre;
+    const float *slope;
+} act_tile;
+
+INLINE void apply_act(const act_tile *t, vf (*const function)(vf))
+{
+    for (size_t i = 0; i < t->rows; i++)
+        for (size_t j = 0; j < t->columns; j += VL) {
+            size_t at = i * t->stride + j, lanes = t->columns - j;
+            vf x = vf_load_lanes(t->c + at, lanes);
+            if (t->pre)
+                vf_store_lanes(t->pre + at, x, lanes);
+            vf_store_lanes(t->c + at, function(x), lanes);
+        }
+}
+
+INLINE void apply_slope(const act_tile *t, vf (*const function)(vf))
+{
+    for (size_t i = 0; i < t->rows; i++)
+        for (size_t j = 0; j < t->columns; j += VL) {
+            size_t at = i * t->stride + j, lanes = t->columns - j;
+            vf x = function(vf_load_lanes(t->slope + at, lanes));
+            x = vf_mul(x, vf_load_lanes(t->c + at, lanes));
+            vf_store_lanes(t->c + at, x, lanes);
+        }
+}
+
+#define APPLY_ACT(function) apply_act(&t, function)
+#define APPLY_SLOPE(function) apply_slope(&t, function)
+
+static void act_epilogue(const bt_gemm *g, size_t row, size_t rows,
+                         size_t column, size_t columns)
+{
+    size_t at = row * g->ldc + column;
+    act_tile t = { .rows = rows,
+                   .columns = columns,
+                   .stride = g->ldc,
+                   .c = g->c + at,
+                   .pre = g->pre ? g->pre + at : NULL,
+                   .slope = g->slope ? g->slope + at : NULL };
+    if (g->slope)
+        ACT_SWITCH(g->act, _grad, APPLY_SLOPE)
+    else
+        ACT_SWITCH(g->act, , APPLY_ACT)
 }
 
 /* ---- Packing ----------------------------------------------------------- */
@@ -287,6 +338,7 @@ typedef struct tile_job {
     const float *a;      /* rows of A, as the block says */
     const float *next_a; /* of the next tile, if A is read in place; or NULL */
     const float *next_c; /* the next rows of C; NULL: not to be prefetched */
+    size_t next_pre;     /* bytes from C to what its epilogue uses; or 0 */
     const float *b; /* the panel, or B itself if its columns are contiguous */
     float *panel;   /* to be filled from B in passing; NULL: none */
     size_t a_row, a_step, b_step;
@@ -413,6 +465,7 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
     vf s[TILE_ROWS][TILE_VECTORS];
     const float *start = job->start, *next_a = job->next_a;
     const float *next_c = job->next_c;
+    size_t next_pre = job->next_pre;
     float *c = job->c;
     tile_at at = { .a = job->a,
                    .b = job->b,
@@ -436,6 +489,9 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
         if (next_c && p < STEPS * TILE_ROWS) {
             UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
                 prefetch(next_c + j);
+            if (next_pre)
+                UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
+                    prefetch((const char *)(next_c + j) + next_pre);
             next_c += job->ldc;
         }
         if (next_a) {
@@ -640,12 +696,22 @@ static void multiply_tile(tile_job *job, const bt_gemm *g,
     p->fill = NULL;
     if (last && !ended)
         epilogue(g, row, rows, p->column, p->columns);
+    if (last && g->has_act)
+        act_epilogue(g, row, rows, p->column, p->columns);
 }
 
 /* The number of tiles that prefetch the next panels. */
 static size_t prefetching_tiles(const b_prefetch *next, size_t depth)
 {
     return next->lines * next->rows / bt_size_max(depth / STEPS, 1) + 1;
+}
+
+/* Bytes from C to the matrix that its epilogue reads or writes beside it, for
+ * prefetching; 0: there is none. */
+static size_t pre_distance(const bt_gemm *g)
+{
+    const float *pre = g->slope ? g->slope : g->pre;
+    return pre ? (size_t)((uintptr_t)pre - (uintptr_t)g->c) : 0;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
@@ -661,6 +727,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .a_step = block->a_step,
         .start_stride = g->add || block->from > 0 ? g->ldc : 0,
         .ldc = g->ldc,
+        .next_pre = pre_distance(g),
     };
     for (; count * TILE_COLUMNS < block->columns; count++)
         panels[count] = panel_of(g, block, count);
