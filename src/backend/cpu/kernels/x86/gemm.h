@@ -559,10 +559,16 @@ static tile_fn *const *const tiles[TILE_ROWS] = {
 #endif
 };
 
-/* A whole tile that packs B in passing: its load units have time to spare. */
+/* A tile that packs B in passing: its load units have time to spare. */
 static void tile_fill(const tile_job *job)
 {
     tile(TILE_ROWS, TILE_VECTORS, true, STEPS_SINGLE, job);
+}
+
+/* The same with one vector less. */
+static void tile_fill_narrow(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS - 1, true, STEPS_SINGLE, job);
 }
 
 #if defined(__AVX512F__)
@@ -640,6 +646,8 @@ static void run_tile(const tile_job *job, size_t rows, size_t columns)
     tile_fn *run = tiles[rows - 1][vectors - 1];
     if (rows == TILE_ROWS && columns == TILE_COLUMNS)
         whole_tile(job)(job);
+    else if (job->panel)
+        tile_fill_narrow(job);
     else if (columns % VL == 0)
         run(job);
     else
@@ -669,7 +677,7 @@ static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, size_t i)
         p.at = (const float *)panel_at(g->packed, column, block->from);
         p.step = BT_PANEL_COLUMNS;
     } else if (!g->packed && !g->trans_b && block->rows >= TILE_ROWS &&
-               p.columns == TILE_COLUMNS) {
+               (p.columns == TILE_COLUMNS || p.columns == TILE_COLUMNS - VL)) {
         p.fill = to;
     } else {
         pack_b(to, g, column, block->from, block->depth);
