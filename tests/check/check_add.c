@@ -23,8 +23,27 @@ static void add_case(check *c, size_t count, size_t odd)
     guarded_free(&got);
 }
 
+/* Sums of the rows of a matrix whose rows are three floats longer. */
+static void sum_case(check *c, size_t rows, size_t count, size_t odd)
+{
+    size_t stride = count + 3;
+    guarded from = check_floats(c, rows * stride, 1);
+    guarded want = check_floats(c, count, 1), got = check_copy(&want);
+    floats_insert_special(&c->random, from.data, rows * stride, odd);
+    c->reference->column_sum(want.data, from.data, stride, rows, count);
+    c->twin->column_sum(got.data, from.data, stride, rows, count);
+    check_same(c, "column sum", &want, &got);
+    guarded_free(&from);
+    guarded_free(&want);
+    guarded_free(&got);
+}
+
 static void add_compare(check *c)
 {
+    for (size_t count = 0; count <= 200; count += 7)
+        for (size_t rows = 1; rows <= 40; rows += 13)
+            sum_case(c, rows, count, rows % 2 ? 4 : 0);
+    sum_case(c, 5, 192, 0);
     for (size_t count = 0; count <= 100; count++) {
         add_case(c, count, 0);
         add_case(c, count, 4);

@@ -243,6 +243,73 @@ static void aliased_rows_equal_the_reference(void **state)
             }
 }
 
+/* The product, then the activation of each row of C, or its slope at `slope`
+ * times C, by the reference. */
+static void want_act(operands *o, bt_act act, const float *slope)
+{
+    const bt_kernels *c = bt_kernels_get("c");
+    const bt_gemm *g = &o->gemm;
+    restart(o);
+    bt_gemm_columns_f32_c(g, 0, g->n);
+    for (size_t i = 0; i < g->m; i++) {
+        float *row = g->c + i * g->ldc;
+        if (slope)
+            c->act_backward(act, row, slope + i * g->ldc, row, NULL, g->n,
+                            false);
+        else
+            c->act(act, row, row, NULL, g->n, false);
+    }
+    memcpy(o->want, o->c.data, o->c.count * sizeof(float));
+}
+
+/* The same as an epilogue, on every instruction set and number of threads. */
+static void check_act(operands *o, const shape *s)
+{
+    const char *names[8];
+    size_t count = bt_kernels_names(names, BT_LEN(names));
+    for (size_t i = 1; i < count; i++)
+        for (size_t t = 0; t < TEST_POOLS; t++) {
+            bt_cpu cpu = { .kernels = bt_kernels_get(names[i]),
+                           .pool = test_pools[t] };
+            restart(o);
+            assert_true(bt_gemm_blocked(&cpu, &o->gemm));
+            assert_int_equal(bt_gemm_f32(&cpu, &o->gemm, NULL), BAUTA_OK);
+            compare(o, s, names[i], bt_cpu_threads(&cpu));
+            bt_arena_release(&cpu.workspace);
+        }
+}
+
+static void activations_follow_the_product(void **state)
+{
+    (void)state;
+    for (size_t n = 1; n < 150; n += 1 + n / 4) {
+        shape s = { .m = 13 + n % 40, .n = n, .k = 700, .pad = n % 3 };
+        s.bias = s.odd = n % 2;
+        s.trans_b = n % 5 == 0;
+        operands o = operands_create(&s), pre = operands_create(&s);
+        bt_act act = (bt_act)test_below(&randoms, 4);
+        want_act(&o, act, NULL);
+        o.gemm.has_act = true;
+        o.gemm.act = act;
+        check_act(&o, &s);
+        o.gemm.pre = pre.c.data + MARGIN; // the product as it is without act
+        memcpy(pre.c.data, o.start, o.c.count * sizeof(float));
+        check_act(&o, &s);
+        o.gemm.has_act = false;
+        restart(&o);
+        bt_gemm_columns_f32_c(&o.gemm, 0, n);
+        assert_int_equal(floats_differ(pre.c.data, o.c.data, o.c.count),
+                         o.c.count);
+        o.gemm.pre = NULL;
+        want_act(&o, act, pre.c.data + MARGIN);
+        o.gemm.has_act = true;
+        o.gemm.slope = pre.c.data + MARGIN;
+        check_act(&o, &s);
+        operands_free(&o);
+        operands_free(&pre);
+    }
+}
+
 static void empty_products_run_the_epilogue_or_nothing(void **state)
 {
     (void)state;
@@ -347,6 +414,7 @@ int main(void)
         cmocka_unit_test(tile_borders_equal_the_reference),
         cmocka_unit_test(split_chains_equal_the_reference),
         cmocka_unit_test(aliased_rows_equal_the_reference),
+        cmocka_unit_test(activations_follow_the_product),
         cmocka_unit_test(empty_products_run_the_epilogue_or_nothing),
         cmocka_unit_test(the_error_stays_below_its_bound),
         cmocka_unit_test(a_repeated_product_allocates_nothing),

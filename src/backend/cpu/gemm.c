@@ -10,9 +10,9 @@
  *      [      ]                [    k    ]      ->  a stripe of C
  *      [      ]                [    |    ]
  *
- * The panel stays in the L2 cache while the block of A streams from the L3
- * cache, or both one level nearer, as the kernels prefer. So B is read once for
- * each block of A, and its packed form never leaves the core. A is read in
+ * The panel stays in the L1 or L2 cache, as the kernels prefer, while the block
+ * of A streams from the L2 cache. So B is read once for each block of A, and
+ * its packed form never leaves the core. A is read in
  * place unless it is transposed or its rows compete for cache lines; then the
  * first tasks pack it for all. */
 #include "backend/cpu/gemm.h"
@@ -344,6 +344,11 @@ static size_t work_of(const bt_gemm *g)
 static bool is_direct(const bt_kernels *kernels, const bt_gemm *g)
 {
     return !kernels->gemm_tiles || g->m <= FEW_ROWS || g->k == 0;
+}
+
+bool bt_gemm_blocked(const bt_cpu *cpu, const bt_gemm *gemm)
+{
+    return !is_direct(cpu->kernels, gemm);
 }
 
 bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err)

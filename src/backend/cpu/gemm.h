@@ -11,6 +11,9 @@
  * only when there is no memory for it; C is then unchanged. */
 bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err);
 
+/* Whether it is a blocked product, which has an activation as its epilogue. */
+bool bt_gemm_blocked(const bt_cpu *cpu, const bt_gemm *gemm);
+
 /* Independent products. Those of few rows run in one parallel loop, since
  * starting threads can cost more than such a product. */
 enum { BT_GEMM_GROUP_MAX = 4 /* at most; more are computed one by one */ };

@@ -8,6 +8,9 @@
  * bit. */
 #include "backend/cpu/cpu.h"
 #include "backend/cpu/gemm.h"
+#include "base/size.h"
+
+#include <string.h>
 
 /* Written in place, from values that were read before: a struct that is made
  * elsewhere and then copied costs as much as a small product. */
@@ -32,10 +35,36 @@ static void gemm_init(bt_gemm *gemm, const bt_tensor *x,
                        .bias = bias };
 }
 
+/* A layer and its activation: one product, or the parts where it has few rows.
+ */
+static bauta_status linear_act(bt_stream *stream, const bt_linear_args *args,
+                               bauta_error *err)
+{
+    bt_linear_layer layer = args->layers[0];
+    const bt_tensor *y = layer.y;
+    bt_gemm gemm;
+    BT_CPU_CHECK(stream, linear, err, args->x, layer.w, layer.bias, y,
+                 args->pre);
+    gemm_init(&gemm, args->x, &layer, args->transposed);
+    if (bt_gemm_blocked(bt_cpu_of(stream), &gemm)) {
+        gemm.has_act = true;
+        gemm.act = args->act;
+        gemm.pre = bt_cpu_f32(args->pre);
+        return bt_gemm_f32(bt_cpu_of(stream), &gemm, err);
+    }
+    if (args->pre)
+        gemm.c = bt_cpu_f32(args->pre);
+    bt_act_args act = { args->act, args->pre ? args->pre : y, NULL, y };
+    bauta_status status = bt_gemm_f32(bt_cpu_of(stream), &gemm, err);
+    return status ? status : bt_cpu_act(stream, &act, err);
+}
+
 bauta_status bt_cpu_linear(bt_stream *stream, const bt_linear_args *args,
                            bauta_error *err)
 {
     bt_gemm gemms[BT_LINEAR_LAYERS_MAX];
+    if (args->has_act)
+        return linear_act(stream, args, err);
     for (size_t i = 0; i < args->count; i++) {
         const bt_linear_layer *l = &args->layers[i];
         BT_CPU_CHECK(stream, linear, err, args->x, l->w, l->bias, l->y);
@@ -48,7 +77,7 @@ bauta_status bt_cpu_linear_dx(bt_stream *stream, const bt_linear_dx_args *args,
                               bauta_error *err)
 {
     const bt_tensor *dy = args->dy, *w = args->w, *dx = args->dx;
-    BT_CPU_CHECK(stream, linear_dx, err, dy, w, dx);
+    BT_CPU_CHECK(stream, linear_dx, err, dy, w, dx, args->slope);
     if (w->packed)
         return bt_unsupported(stream, BT_OP_linear_dx, w->packed->type, err);
     bt_gemm gemm = { .m = dy->rows,
@@ -62,7 +91,19 @@ bauta_status bt_cpu_linear_dx(bt_stream *stream, const bt_linear_dx_args *args,
                      .c = bt_cpu_f32(dx),
                      .ldc = dx->stride,
                      .add = args->add };
-    return bt_gemm_grouped_f32(bt_cpu_of(stream), &gemm, 1, err);
+    bool fused = args->slope && bt_gemm_blocked(bt_cpu_of(stream), &gemm);
+    if (fused) {
+        gemm.has_act = true;
+        gemm.act = args->act;
+        gemm.slope = bt_cpu_f32(args->slope);
+    }
+    bauta_status status = bt_gemm_f32(bt_cpu_of(stream), &gemm, err);
+    if (status || !args->slope || fused)
+        return status;
+    bt_act_grad_args grad = {
+        .act = args->act, .x = args->slope, .dy = dx, .dx = dx
+    };
+    return bt_cpu_act_grad(stream, &grad, err);
 }
 
 bauta_status bt_cpu_linear_dw(bt_stream *stream, const bt_linear_dw_args *args,
@@ -85,12 +126,32 @@ bauta_status bt_cpu_linear_dw(bt_stream *stream, const bt_linear_dw_args *args,
     return bt_gemm_grouped_f32(bt_cpu_of(stream), &gemm, 1, err);
 }
 
+typedef struct column_sum_job {
+    const bt_kernels *kernels;
+    const bt_tensor *x;
+    float *to;
+    bool add;
+} column_sum_job;
+
+static void sum_columns(void *job, size_t first, size_t count)
+{
+    const column_sum_job *j = job;
+    if (!j->add)
+        memset(j->to + first, 0, count * sizeof(float));
+    j->kernels->column_sum(j->to + first, bt_cpu_f32(j->x) + first,
+                           j->x->stride, j->x->rows, count);
+}
+
 bauta_status bt_cpu_sum_rows(bt_stream *stream, const bt_sum_rows_args *args,
                              bauta_error *err)
 {
-    BT_CPU_CHECK(stream, sum_rows, err, args->x, args->to);
-    bt_grad_accumulate_rows(bt_cpu_of(stream)->pool, bt_cpu_f32(args->to),
-                            bt_cpu_f32(args->x), args->x->stride, args->x->rows,
-                            args->x->columns, args->add);
+    enum { STRIPE = 128, SMALL = 1 << 14 }; // columns of a task; elements
+    const bt_cpu *cpu = bt_cpu_of(stream);
+    const bt_tensor *x = args->x;
+    BT_CPU_CHECK(stream, sum_rows, err, x, args->to);
+    column_sum_job job = { cpu->kernels, x, bt_cpu_f32(args->to), args->add };
+    bool small = bt_size_mul(x->rows, x->columns) <= SMALL;
+    bt_parallel_ranges(small ? NULL : cpu->pool, x->columns, STRIPE,
+                       sum_columns, &job);
     return BAUTA_OK;
 }

@@ -272,8 +272,7 @@ bauta_status bt_cpu_dropout(bt_stream *stream, const bt_dropout_args *args,
 
 /* It is limited by memory bandwidth, so the loops are plain. */
 enum {
-    TASK_ELEMENTS = 1 << 14, /* elements in a task, roughly */
-    STRIPE = 128 /* columns in a task; their sums stay in the L1 cache */
+    TASK_ELEMENTS = 1 << 14 /* elements in a task, roughly */
 };
 
 typedef struct accumulation {
@@ -314,18 +313,6 @@ static void run_rows(void *job, size_t task, int thread)
     }
 }
 
-static void run_columns(void *job, size_t task, int thread)
-{
-    (void)thread;
-    const accumulation *a = job;
-    size_t first = task * STRIPE;
-    size_t count = bt_size_min(STRIPE, a->columns - first);
-    if (!a->add)
-        memset(a->to + first, 0, count * sizeof(float));
-    for (size_t row = 0; row < a->rows; row++)
-        add_row(a->to + first, a->from + row * a->from_stride + first, count);
-}
-
 /* One thread if there is only one task's worth of work. */
 static bt_thread_pool *pool_for(const accumulation *a, bt_thread_pool *pool)
 {
@@ -340,13 +327,4 @@ void bt_grad_accumulate(bt_thread_pool *pool, float *to, size_t to_stride,
     accumulation a = { to,   to_stride, from,   from_stride,
                        rows, columns,   height, add };
     bt_parallel_for(pool_for(&a, pool), ceil_div(rows, height), run_rows, &a);
-}
-
-void bt_grad_accumulate_rows(bt_thread_pool *pool, float *to, const float *from,
-                             size_t stride, size_t rows, size_t columns,
-                             bool add)
-{
-    accumulation a = { to, columns, from, stride, rows, columns, 0, add };
-    bt_parallel_for(pool_for(&a, pool), ceil_div(columns, STRIPE), run_columns,
-                    &a);
 }

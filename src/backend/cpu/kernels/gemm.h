@@ -14,6 +14,11 @@
  *     s = s * scale[j]
  *     C[i][j] = s + bias[j]
  *
+ * and, in the blocked product only,
+ *
+ *     pre[i][j] = C[i][j],  C[i][j] = act(C[i][j])
+ *     or C[i][j] = act'(slope[i][j]) * C[i][j]
+ *
  * So an element depends only on one row of op(A) and one column of op(B).
  * Tiles, cache blocks, packing, threads and the number of rows computed
  * together change no bit. A twin may interrupt the chain anywhere and carry s
@@ -23,6 +28,7 @@
 #define BT_GEMM_H
 
 #include "backend/cpu/kernels/packed_weight.h"
+#include "backend/op_types.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -42,6 +48,10 @@ typedef struct bt_gemm {
     const bt_packed_weight *packed;
     bool add;          /* start from what C holds, not from 0 */
     const float *bias; /* (n), or NULL */
+    bool has_act;      /* apply `act`, or multiply by its slope */
+    bt_act act;
+    float *pre;         /* like C; or NULL */
+    const float *slope; /* like C; NULL: act itself */
 } bt_gemm;
 
 /* Columns first to first + count - 1 of C, with their epilogue, directly from

@@ -28,6 +28,7 @@
     X(norm_backward_gain) \
     X(rotary)             \
     X(scale)              \
+    X(column_sum)         \
     X(softcap)            \
     X(softcap_backward)   \
     X(row_sum)            \

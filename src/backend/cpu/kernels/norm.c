@@ -12,6 +12,18 @@
 #define KERNEL(name) name##_c
 #endif
 
+/* Prefetch a later row of a matrix: rows are too short for the processor to
+ * find out by itself in time. */
+enum { ROWS_AHEAD = 4 };
+
+static void row_prefetch(const float *x, size_t row, size_t end, size_t width)
+{
+    enum { LINE_FLOATS = 16 };
+    const float *ahead = x + (row + ROWS_AHEAD) * width;
+    for (size_t j = 0; row + ROWS_AHEAD < end && j < width; j += LINE_FLOATS)
+        __builtin_prefetch(ahead + j, 0, 2); // into the L2 cache
+}
+
 static float row_sum(const float *x, size_t count)
 {
     float lanes[BT_LANES] = { 0 };
@@ -54,7 +66,11 @@ void KERNEL(bt_norm_f32)(const bt_norm *norm, size_t first, size_t count)
         const float *restrict x = norm->x + i * width;
         float *restrict y = norm->y + i * width;
         float mean = 0;
+        row_prefetch(norm->x, i, first + count, width);
+        row_prefetch(norm->y, i, first + count, width);
         if (norm->residual) {
+            row_prefetch(norm->residual, i, first + count, width);
+            row_prefetch(norm->sum, i, first + count, width);
             row_add(norm->sum + i * width, x, norm->residual + i * width,
                     width);
             x = norm->sum + i * width;
@@ -109,6 +125,9 @@ void KERNEL(bt_norm_backward_f32)(const bt_norm *norm, size_t first,
         const float *restrict dy = norm->dy + i * width;
         float *restrict dx = norm->dx + i * width;
         float mean = norm->mean[i], scale = norm->scale[i], g_mean, gh_mean;
+        row_prefetch(norm->x, i, first + count, width);
+        row_prefetch(norm->dy, i, first + count, width);
+        row_prefetch(norm->dx, i, first + count, width);
         row_sums(norm, i, &g_mean, &gh_mean);
         g_mean = norm->kind == BT_NORM_LAYER ? g_mean / (float)width : 0;
         gh_mean /= (float)width;

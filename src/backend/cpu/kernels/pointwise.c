@@ -9,6 +9,7 @@
 #include "backend/cpu/kernels/tanh.h"
 
 #include <math.h>
+#include <string.h>
 
 #ifndef KERNEL
 #define KERNEL(name) name##_c
@@ -17,10 +18,12 @@
 /* ---- Activations -------------------------------------------------------- */
 
 /* Values are computed into a local array of a few hundred elements and then
- * stored: so each function of activations.h is called in one plain loop, which
- * vectorizes although the arguments may overlap. */
+ * stored: so each function of activations.h is called in one plain loop, also
+ * where the arguments overlap. The twins have functions of vectors. */
 
 enum { ACT_CHUNK = 256 };
+
+#ifndef BT_ACTIVATIONS_X86_H
 
 #define APPLY(function)                \
     for (size_t j = 0; j < count; j++) \
@@ -56,6 +59,24 @@ static void act_derivatives(bt_act act, float *restrict to,
         APPLY(bt_silu_grad);
     }
 }
+
+#else
+
+#define APPLY(function)                    \
+    for (size_t j = 0; j < count; j += VL) \
+    vf_store_lanes(to + j, function(vf_load_lanes(x + j, count - j)), count - j)
+
+static void act_values(bt_act act, float *to, const float *x, size_t count)
+{
+    ACT_SWITCH(act, , APPLY)
+}
+
+static void act_derivatives(bt_act act, float *to, const float *x, size_t count)
+{
+    ACT_SWITCH(act, _grad, APPLY)
+}
+
+#endif
 
 static void multiply_by(float *restrict v, const float *restrict by,
                         size_t count)
@@ -121,6 +142,34 @@ void KERNEL(bt_scale_f32)(float *restrict to, const float *restrict x,
     else
         for (size_t j = 0; j < count; j++)
             to[j] = x[j] * scale;
+}
+
+/* Some columns, whose sums stay in registers. */
+enum { SUM_VECTORS = 4, SUM_COLUMNS = SUM_VECTORS * BT_LANES };
+typedef float sixteen __attribute__((vector_size(BT_LANES * sizeof(float))));
+
+static void sum_columns(float *to, const float *from, size_t stride,
+                        size_t rows)
+{
+    sixteen sum[SUM_VECTORS], x[SUM_VECTORS];
+    memcpy(sum, to, sizeof(sum));
+    for (size_t row = 0; row < rows; row++, from += stride) {
+        memcpy(x, from, sizeof(x));
+        for (size_t v = 0; v < SUM_VECTORS; v++)
+            sum[v] += x[v];
+    }
+    memcpy(to, sum, sizeof(sum));
+}
+
+void KERNEL(bt_column_sum_f32)(float *to, const float *from, size_t stride,
+                               size_t rows, size_t count)
+{
+    size_t c = 0;
+    for (; c + SUM_COLUMNS <= count; c += SUM_COLUMNS)
+        sum_columns(to + c, from + c, stride, rows);
+    for (size_t row = 0; row < rows; row++)
+        for (size_t i = c; i < count; i++)
+            to[i] += from[row * stride + i];
 }
 
 /* ---- Rotary positions --------------------------------------------------- */

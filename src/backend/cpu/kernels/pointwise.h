@@ -3,7 +3,8 @@
  * positions, softcap, dropout, a step of AdamW.
  *
  * One C source (pointwise.c) serves every instruction set: without fast-math a
- * compiler can vectorize these loops but not change their bits. */
+ * compiler can vectorize these loops but not change their bits. The twins take
+ * the activations from x86/activations.h, operation by operation the same. */
 #ifndef BT_POINTWISE_H
 #define BT_POINTWISE_H
 
@@ -38,8 +39,14 @@ typedef void bt_add_fn(float *to, const float *a, const float *b, size_t count);
 typedef void bt_scale_fn(float *to, const float *x, float scale, size_t count,
                          bool add);
 
+/* to[c] += from[row][c] for each of the rows, in order; rows are `stride`
+ * apart. */
+typedef void bt_column_sum_fn(float *to, const float *from, size_t stride,
+                              size_t rows, size_t count);
+
 bt_add_fn bt_add_f32_c;
 bt_scale_fn bt_scale_f32_c;
+bt_column_sum_fn bt_column_sum_f32_c;
 
 /* ---- Rotary positions --------------------------------------------------- */
 

@@ -12,6 +12,7 @@
 #define BT_GEMM_X86_H
 
 #include "backend/cpu/kernels/gemm.h"
+#include "backend/cpu/kernels/x86/activations.h"
 #include "backend/cpu/kernels/x86/packed_weight.h"
 #include "backend/cpu/kernels/x86/simd.h"
 #include "backend/cpu/kernels/x86/tile.h"
@@ -34,10 +35,9 @@ enum {
     /* B panels of this depth stay in the L2 cache, 96 KiB with AVX-512, or in
      * the L1 cache, 24 KiB each with AVX2. */
     DEPTH = VL == 16 ? 512 : 384,
-    /* Floats of a block of A: 4 MiB of the L3 cache, or 1 MiB of the L2 cache.
-     */
-    BLOCK_FLOATS = VL == 16 ? 1 << 20 : 1 << 18,
-    PACK_AHEAD = 32,      /* floats of a panel of A prefetched for writing */
+    BLOCK_FLOATS = 1 << 18, /* of a block of A: 1 MiB of the L2 cache */
+    PACK_AHEAD = 32,        /* floats of a panel of A prefetched for writing */
+    LINE_FLOATS = LINE / sizeof(float),
     STEPS = 8,            /* of k between two prefetched lines */
     DIRECT_ROWS = 16,     /* rows computed in one pass over B */
     DIRECT_LANES = 16,    /* columns computed together */
@@ -92,6 +92,56 @@ static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
         return;
     for (size_t i = row; i < row + rows; i++)
         epilogue_row(g, i, column, columns);
+}
+
+/* The activations of a tile of C that is complete, while it is in the L1 cache.
+ */
+typedef struct act_tile {
+    size_t rows, columns, stride; /* of all three matrices */
+    float *c, *pre;
+    const float *slope;
+} act_tile;
+
+INLINE void apply_act(const act_tile *t, vf (*const function)(vf))
+{
+    for (size_t i = 0; i < t->rows; i++)
+        for (size_t j = 0; j < t->columns; j += VL) {
+            size_t at = i * t->stride + j, lanes = t->columns - j;
+            vf x = vf_load_lanes(t->c + at, lanes);
+            if (t->pre)
+                vf_store_lanes(t->pre + at, x, lanes);
+            vf_store_lanes(t->c + at, function(x), lanes);
+        }
+}
+
+INLINE void apply_slope(const act_tile *t, vf (*const function)(vf))
+{
+    for (size_t i = 0; i < t->rows; i++)
+        for (size_t j = 0; j < t->columns; j += VL) {
+            size_t at = i * t->stride + j, lanes = t->columns - j;
+            vf x = function(vf_load_lanes(t->slope + at, lanes));
+            x = vf_mul(x, vf_load_lanes(t->c + at, lanes));
+            vf_store_lanes(t->c + at, x, lanes);
+        }
+}
+
+#define APPLY_ACT(function) apply_act(&t, function)
+#define APPLY_SLOPE(function) apply_slope(&t, function)
+
+static void act_epilogue(const bt_gemm *g, size_t row, size_t rows,
+                         size_t column, size_t columns)
+{
+    size_t at = row * g->ldc + column;
+    act_tile t = { .rows = rows,
+                   .columns = columns,
+                   .stride = g->ldc,
+                   .c = g->c + at,
+                   .pre = g->pre ? g->pre + at : NULL,
+                   .slope = g->slope ? g->slope + at : NULL };
+    if (g->slope)
+        ACT_SWITCH(g->act, _grad, APPLY_SLOPE)
+    else
+        ACT_SWITCH(g->act, , APPLY_ACT)
 }
 
 /* ---- Packing ----------------------------------------------------------- */
@@ -287,6 +337,8 @@ typedef struct tile_job {
     size_t depth;
     const float *a;      /* rows of A, as the block says */
     const float *next_a; /* of the next tile, if A is read in place; or NULL */
+    const float *next_c; /* the next rows of C; NULL: not to be prefetched */
+    size_t next_pre;     /* bytes from C to what its epilogue uses; or 0 */
     const float *b; /* the panel, or B itself if its columns are contiguous */
     float *panel;   /* to be filled from B in passing; NULL: none */
     size_t a_row, a_step, b_step;
@@ -412,6 +464,8 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
 {
     vf s[TILE_ROWS][TILE_VECTORS];
     const float *start = job->start, *next_a = job->next_a;
+    const float *next_c = job->next_c;
+    size_t next_pre = job->next_pre;
     float *c = job->c;
     tile_at at = { .a = job->a,
                    .b = job->b,
@@ -429,6 +483,17 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
     size_t p = 0;
     for (; p + STEPS <= job->depth; p += STEPS) {
         prefetch_next(job->next);
+        // A row at a time: all at once, they would fill the queue of misses
+        // and delay the tile. Into L2, because rows a multiple of 4 KiB apart
+        // share a set of L1, which has too few ways for those of two tiles.
+        if (next_c && p < STEPS * TILE_ROWS) {
+            UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
+                prefetch(next_c + j);
+            if (next_pre)
+                UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
+                    prefetch((const char *)(next_c + j) + next_pre);
+            next_c += job->ldc;
+        }
         if (next_a) {
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
                 prefetch_l1(next_a + at.rows[i]);
@@ -494,10 +559,16 @@ static tile_fn *const *const tiles[TILE_ROWS] = {
 #endif
 };
 
-/* A whole tile that packs B in passing: its load units have time to spare. */
+/* A tile that packs B in passing: its load units have time to spare. */
 static void tile_fill(const tile_job *job)
 {
     tile(TILE_ROWS, TILE_VECTORS, true, STEPS_SINGLE, job);
+}
+
+/* The same with one vector less. */
+static void tile_fill_narrow(const tile_job *job)
+{
+    tile(TILE_ROWS, TILE_VECTORS - 1, true, STEPS_SINGLE, job);
 }
 
 #if defined(__AVX512F__)
@@ -540,17 +611,6 @@ static tile_fn *whole_tile(const tile_job *job)
 
 #endif
 
-/* Prefetch the rows of C of the next tile. Into L2, because rows a multiple of
- * 4 KiB apart share a set of L1, which has too few ways for those of two tiles.
- */
-static void prefetch_rows(const float *c, size_t ldc, size_t rows,
-                          size_t columns)
-{
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j += LINE / sizeof(float))
-            prefetch(c + i * ldc + j);
-}
-
 static void copy_rows(float *to, size_t to_stride, const float *from,
                       size_t stride, size_t rows, size_t columns)
 {
@@ -586,6 +646,8 @@ static void run_tile(const tile_job *job, size_t rows, size_t columns)
     tile_fn *run = tiles[rows - 1][vectors - 1];
     if (rows == TILE_ROWS && columns == TILE_COLUMNS)
         whole_tile(job)(job);
+    else if (job->panel)
+        tile_fill_narrow(job);
     else if (columns % VL == 0)
         run(job);
     else
@@ -615,7 +677,7 @@ static b_panel panel_of(const bt_gemm *g, const bt_gemm_block *block, size_t i)
         p.at = (const float *)panel_at(g->packed, column, block->from);
         p.step = BT_PANEL_COLUMNS;
     } else if (!g->packed && !g->trans_b && block->rows >= TILE_ROWS &&
-               p.columns == TILE_COLUMNS) {
+               (p.columns == TILE_COLUMNS || p.columns == TILE_COLUMNS - VL)) {
         p.fill = to;
     } else {
         pack_b(to, g, column, block->from, block->depth);
@@ -642,12 +704,22 @@ static void multiply_tile(tile_job *job, const bt_gemm *g,
     p->fill = NULL;
     if (last && !ended)
         epilogue(g, row, rows, p->column, p->columns);
+    if (last && g->has_act)
+        act_epilogue(g, row, rows, p->column, p->columns);
 }
 
 /* The number of tiles that prefetch the next panels. */
 static size_t prefetching_tiles(const b_prefetch *next, size_t depth)
 {
     return next->lines * next->rows / bt_size_max(depth / STEPS, 1) + 1;
+}
+
+/* Bytes from C to the matrix that its epilogue reads or writes beside it, for
+ * prefetching; 0: there is none. */
+static size_t pre_distance(const bt_gemm *g)
+{
+    const float *pre = g->slope ? g->slope : g->pre;
+    return pre ? (size_t)((uintptr_t)pre - (uintptr_t)g->c) : 0;
 }
 
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
@@ -663,14 +735,14 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .a_step = block->a_step,
         .start_stride = g->add || block->from > 0 ? g->ldc : 0,
         .ldc = g->ldc,
+        .next_pre = pre_distance(g),
     };
     for (; count * TILE_COLUMNS < block->columns; count++)
         panels[count] = panel_of(g, block, count);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
         size_t rows = bt_size_min(TILE_ROWS, end - row);
         size_t below = bt_size_min(TILE_ROWS, end - row - rows);
-        prefetch_rows(g->c + (row + rows) * g->ldc + block->column, g->ldc,
-                      below, block->columns);
+        float *c = g->c + row * g->ldc + block->column;
         // Earlier, the rest of A would displace it from the L2 cache.
         bool soon = (end - row) / TILE_ROWS * count <= late + count;
         job.next = soon ? &next : &none;
@@ -678,6 +750,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
             // Packed panels follow each other: nothing has to prefetch them.
             bool ahead = i + 1 == count && below && block->a_step == 1;
             job.next_a = ahead ? job.a + block->a_tile : NULL;
+            job.next_c = i == 0 && below ? c + rows * g->ldc : NULL;
             multiply_tile(&job, g, block, &panels[i], row, rows);
         }
         job.a += block->a_tile;

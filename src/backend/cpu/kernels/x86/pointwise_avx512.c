@@ -3,6 +3,8 @@
  * compiled for AVX-512. The compiler vectorizes them without changing a bit. */
 #define KERNEL(name) name##_avx512
 
+#include "backend/cpu/kernels/x86/activations.h"
+
 #include "backend/cpu/kernels/norm.c"
 #include "backend/cpu/kernels/pointwise.c"
 #include "backend/cpu/kernels/softmax.c"

@@ -101,6 +101,10 @@ INLINE vm vf_at_most(vf a, float x)
 {
     return _mm512_cmp_ps_mask(a, vf_set(x), _CMP_LE_OQ);
 }
+INLINE vm vf_less(vf a, vf b)
+{
+    return _mm512_cmp_ps_mask(a, b, _CMP_LT_OQ);
+}
 INLINE vf vf_max(vf a, vf b)
 {
     return _mm512_max_ps(a, b);
@@ -275,6 +279,10 @@ INLINE vm vf_at_most(vf a, float x)
 {
     return _mm256_cmp_ps(a, vf_set(x), _CMP_LE_OQ);
 }
+INLINE vm vf_less(vf a, vf b)
+{
+    return _mm256_cmp_ps(a, b, _CMP_LT_OQ);
+}
 INLINE vf vf_max(vf a, vf b)
 {
     return _mm256_max_ps(a, b);
@@ -401,17 +409,22 @@ INLINE vf vf_max_of_six(const vf a[6])
                                   _mm256_permute2f128_ps(x[0], x[2], 0x31)));
 }
 
+/* The polynomial of bt_exp2_parts. */
+INLINE vf vf_exp2_polynomial(vf f)
+{
+    vf p = vf_fma(vf_set(BT_EXP2_C5), f, vf_set(BT_EXP2_C4));
+    p = vf_fma(p, f, vf_set(BT_EXP2_C3));
+    p = vf_fma(p, f, vf_set(BT_EXP2_C2));
+    p = vf_fma(p, f, vf_set(BT_EXP2_C1));
+    return vf_fma(p, f, vf_set(1.0f));
+}
+
 /* bt_exp2 of x <= BT_EXP2_MAX in the chosen lanes, 0 in the others. */
 INLINE vf vf_exp2_where(vm m, vf x)
 {
     vf magic = vf_set(BT_EXP2_MAGIC);
     vf t = vf_add(x, magic);
-    vf f = vf_sub(x, vf_sub(t, magic));
-    vf p = vf_fma(vf_set(BT_EXP2_C5), f, vf_set(BT_EXP2_C4));
-    p = vf_fma(p, f, vf_set(BT_EXP2_C3));
-    p = vf_fma(p, f, vf_set(BT_EXP2_C2));
-    p = vf_fma(p, f, vf_set(BT_EXP2_C1));
-    p = vf_fma(p, f, vf_set(1.0f));
+    vf p = vf_exp2_polynomial(vf_sub(x, vf_sub(t, magic)));
     return vf_mul_from(m, x, BT_EXP2_MIN, p, vf_shift23(t));
 }
 
