@@ -483,6 +483,66 @@ static void threads_change_no_bit_of_many_sequences(void **state)
         }
 }
 
+/* ---- many short sequences ------------------------------------------------ */
+
+/* A token for each sequence. */
+static void step_all(fixture *w, sequence_model *all)
+{
+    static float logits[MANY][VOCAB];
+    bt_decode_input inputs[MANY];
+    bauta_error err;
+    for (size_t i = 0; i < MANY; i++) {
+        all[i].ids[all[i].tokens] = (uint32_t)test_below(&w->r, VOCAB);
+        inputs[i] = (bt_decode_input)INPUT(
+            all[i].sequence, 1, all[i].ids + all[i].tokens, logits[i]);
+    }
+    if (bt_decode_session_append(w->session, inputs, MANY, NULL, NULL, &err))
+        fail_msg("%s", err.message);
+    for (size_t i = 0; i < MANY; i++) {
+        all[i].tokens++;
+        compare(w, &all[i], logits[i]);
+    }
+}
+
+/* Prompts of one to ninety tokens, so of one block or two. */
+static void prompts_append(fixture *w, sequence_model *all)
+{
+    bt_decode_input inputs[MANY];
+    bauta_error err;
+    for (size_t i = 0; i < MANY; i++) {
+        sequence_make(w, &all[i], i * SOURCES / MANY);
+        all[i].tokens = 1 + i * 7 % 90;
+        for (size_t t = 0; t < all[i].tokens; t++)
+            all[i].ids[t] = (uint32_t)test_below(&w->r, VOCAB);
+        inputs[i] = (bt_decode_input)INPUT(all[i].sequence, all[i].tokens,
+                                           all[i].ids, NULL);
+    }
+    if (bt_decode_session_append(w->session, inputs, MANY, NULL, NULL, &err))
+        fail_msg("%s", err.message);
+}
+
+static void steps_of_many_short_sequences_equal_the_parallel_pass(void **state)
+{
+    (void)state;
+    static sequence_model all[MANY];
+    const char *const names[] = { "marian", "gpt2", "qwen2" };
+    const char *const isas[] = { "c", "avx2", NULL };
+    for (size_t n = 0; n < BT_LEN(names) * BT_LEN(isas); n++) {
+        fixture w;
+        const char *isa = isas[n % BT_LEN(isas)];
+        if (isa && !bt_kernels_get(isa))
+            continue;
+        fixture_init(&w, family(names[n / BT_LEN(isas)]), isa, 1, 0);
+        fixture_encode(&w);
+        prompts_append(&w, all);
+        for (size_t step = 0; step < 3; step++)
+            step_all(&w, all);
+        for (size_t i = 0; i < MANY; i++)
+            sequence_model_free(&all[i]);
+        fixture_release(&w);
+    }
+}
+
 /* ---- memory -------------------------------------------------------------- */
 
 static void a_step_within_a_page_allocates_nothing(void **state)
@@ -631,6 +691,7 @@ int main(void)
         cmocka_unit_test(exceeding_the_limit_is_an_error_without_effect),
         cmocka_unit_test(a_session_survives_each_failing_allocation),
         cmocka_unit_test(threads_change_no_bit_of_many_sequences),
+        cmocka_unit_test(steps_of_many_short_sequences_equal_the_parallel_pass),
         cmocka_unit_test(a_step_within_a_page_allocates_nothing),
         cmocka_unit_test(inputs_that_cannot_be_appended_are_named),
         cmocka_unit_test(sources_belong_to_models_that_have_them),

@@ -214,5 +214,5 @@ bauta_status bauta_attention_cached(bauta_context *context,
     if (status)
         return status;
     return bt_attention_paged_cpu(bt_cpu_of_context(context), plan, &s, q,
-                                  cache->table.pages, out, lse, err);
+                                  cache->table.pages, NULL, out, lse, err);
 }

@@ -4,6 +4,7 @@
 #include "backend/cpu/attention.h"
 
 #include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/kv_pages.h"
 #include "base/error.h"
 
 #include <string.h>
@@ -175,6 +176,21 @@ static void gather_pages(bt_kv_page **to, const bt_kv_batch *batch,
             *to++ = bt_block_table_page(batch->sequences[i].table, layer, b);
 }
 
+/* New tokens whose keys have to be rotated are written now, others by the
+ * writer. */
+static bauta_status write_begin(bt_stream *stream,
+                                const bt_kv_write_args *write,
+                                bt_kv_writer *writer, bauta_error *err)
+{
+    if (!write)
+        return BAUTA_OK;
+    if (write->q)
+        return bt_cpu_kv_write(stream, write, err);
+    BT_CPU_CHECK(stream, kv_write, err, write->k, write->v);
+    *writer = bt_kv_writer_of(bt_cpu_of(stream), write);
+    return BAUTA_OK;
+}
+
 /* One call serves all sequences, and its tasks are the tiles and heads of all
  * of them. */
 bauta_status bt_cpu_paged_attention(bt_stream *stream,
@@ -185,6 +201,7 @@ bauta_status bt_cpu_paged_attention(bt_stream *stream,
     const bauta_plan *plan = plan_of(args->plan);
     size_t count = batch_blocks(args->batch);
     bt_attention_shape shape;
+    bt_kv_writer writer;
     bauta_error why;
     BT_CPU_CHECK(stream, paged_attention, err, args->q, args->out);
     if (count != plan->block_count)
@@ -198,6 +215,10 @@ bauta_status bt_cpu_paged_attention(bt_stream *stream,
                  args->scale, args->bias, &why);
     if (status)
         return fail_attention(status, why.message, err);
+    bool fused = args->write && !args->write->q;
+    status = write_begin(stream, args->write, &writer, err);
+    if (status)
+        return status;
     size_t bytes = bt_size_round(count * sizeof(bt_kv_page *), BT_ALIGN);
     if (bt_arena_reserve(&cpu->pages, bytes))
         return bt_fail_memory(err, "a list of pages", bytes);
@@ -205,7 +226,8 @@ bauta_status bt_cpu_paged_attention(bt_stream *stream,
         bt_arena_alloc(&cpu->pages, count, sizeof(bt_kv_page *));
     gather_pages(pages, args->batch, args->layer);
     status = bt_attention_paged_cpu(cpu, plan, &shape, bt_cpu_f32(args->q),
-                                    pages, bt_cpu_f32(args->out), NULL, &why);
+                                    pages, fused ? &writer : NULL,
+                                    bt_cpu_f32(args->out), NULL, &why);
     return status ? fail_attention(status, why.message, err) : BAUTA_OK;
 }
 

@@ -80,7 +80,7 @@ typedef struct bt_cpu_plan {
 /* The layout of a page: for each key head its keys, transposed, then its values
  * in panels of columns.
  *
- *     head 0: kt (head_dim, 64), v (64 * value_pad);  head 1: ... */
+ *     head 0: kt (head_dim * 64), v (64 * value_pad);  head 1: ... */
 static inline float *bt_kv_page_data(const bt_kv_page *page)
 {
     return (float *)((char *)page->buffer->memory + page->offset);
@@ -94,8 +94,8 @@ static inline size_t bt_kv_page_head(const bt_attention_shape *shape)
 
 /* Keys and values of all key heads in blocks of 64, as the kernels read them:
  * in pages, one for each block of the plan; or, if pages is NULL, in
- * kt (kv_heads, blocks, head_dim, 64) and v (kv_heads, blocks, 64 * value_pad),
- * the values in panels of columns. */
+ * kt (kv_heads, blocks, head_dim * 64) and v (kv_heads, blocks, 64 *
+ * value_pad), the values in panels of columns. */
 typedef struct bt_packed_kv {
     bt_kv_page *const
         *pages; /* of the backend CPU; only those of visited blocks are read */
@@ -172,10 +172,13 @@ bauta_status bt_attention_backward_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                        bauta_error *err);
 
 /* Attention over pages, one for each block of the plan, in the same order.
- * Pages of blocks that are not visited may be NULL. */
+ * Pages of blocks that are not visited may be NULL. `writer` (or NULL) has
+ * tokens that are written to them first. */
+struct bt_kv_writer;
 bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                     const bt_attention_shape *shape,
                                     const float *q, bt_kv_page *const *pages,
+                                    const struct bt_kv_writer *writer,
                                     float *out, float *lse, bauta_error *err);
 
 #endif

@@ -15,6 +15,7 @@
 #include "backend/cpu/attention.h"
 
 #include "backend/cpu/kernels/exp2.h"
+#include "backend/cpu/kv_pages.h"
 #include "base/error.h"
 #include "base/thread_pool.h"
 
@@ -23,6 +24,10 @@
 
 /* Multiply-adds below which more threads do not pay. */
 enum { SMALL_ATTENTION = 1 << 17 };
+
+/* From so many tiles of a thread on, heads need no tasks of their own; up to so
+ * many blocks of a tile it takes long to start a step for each head. */
+enum { THREAD_TILES = 8, SHORT_TILE = 2 };
 
 /* Plain keys and values. Tasks pack a block when they first need it, into one
  * of `slots` key heads' worth of blocks. */
@@ -48,8 +53,9 @@ typedef struct forward {
     const float *q;
     kv_source *source; /* NULL: keys and values are in pages */
     bt_packed_kv packed;
-    float *out, *lse; /* lse may be NULL */
-    bool biased;      /* whether there are score terms */
+    const bt_kv_writer *writer; /* of the task's own sequence; or NULL */
+    float *out, *lse;           /* lse may be NULL */
+    bool biased;                /* whether there are score terms */
     bt_cpu_bias bias;
     int threads;
     bool prefetches;          /* whether a task prefetches for another */
@@ -76,14 +82,18 @@ static size_t heads_per_step_of(const bt_attention_shape *shape, size_t rows)
     return heads;
 }
 
-/* All key heads share a step if there are so few rows that starting steps would
- * take most of the time. In pages their keys are one stride apart. */
+/* All key heads share a step if there are so few rows and keys that starting
+ * steps would take most of the time, and if threads have enough tiles. In pages
+ * their keys are one stride apart. */
 static size_t kv_heads_per_step_of(const forward *f, size_t lines)
 {
+    const bauta_plan *plan = f->plan;
     size_t heads = f->shape.kv_heads;
-    bool few = !f->source && !f->prefetches && !f->biased &&
-               f->group_steps == 1 && lines * heads <= BT_TILE_ROWS;
-    return few ? heads : 1;
+    bool few = !f->source && !f->biased && f->group_steps == 1 &&
+               lines * heads <= BT_TILE_ROWS;
+    bool brief = plan->tile_count >= THREAD_TILES * (size_t)f->threads &&
+                 plan->block_count <= SHORT_TILE * plan->tile_count;
+    return few && (!f->prefetches || brief) ? heads : 1;
 }
 
 /* Take the scratch memory of all threads from the arena, which may be
@@ -267,7 +277,8 @@ static void pages_prefetch(const forward *f, const bt_tile *tile,
     size_t index = tile->grid + f->plan->runs[tile->run].first;
     size_t keys = f->plan->blocks[index].keys;
     bt_prefetch_add(prefetch, bt_packed_kv_keys(&f->packed, s, kv_head, index),
-                    BT_BLOCK, s->head_dim, keys);
+                    BT_KEY_GROUP, bt_keys_end(s->head_dim, keys) / BT_KEY_GROUP,
+                    BT_KEY_GROUP);
     bt_prefetch_add(prefetch,
                     bt_packed_kv_values(&f->packed, s, kv_head, index),
                     bt_value_panel_width(s->value_pad, 0), keys,
@@ -406,11 +417,15 @@ static void forward_task(void *job, size_t task, int thread)
     const forward_scratch *x = &f->scratch[thread];
     size_t kv_head = head / f->shape.group;
     bt_prefetch prefetch;
-    if (f->prefetches)
+    // All heads of a page are one piece, which the hardware prefetches.
+    bool prefetches = f->prefetches && f->kv_heads_per_step == 1;
+    if (prefetches)
         prefetch_begin(f, task, tile, &prefetch);
+    for (size_t h = 0; f->writer && h < f->shape.kv_heads; h++)
+        bt_kv_writer_head(f->writer, task, h);
     slot_wait(f, kv_head);
     lines_begin(f, tile, head, x);
-    tile_run(f, tile, head, x, f->prefetches ? &prefetch : NULL);
+    tile_run(f, tile, head, x, prefetches ? &prefetch : NULL);
     for (size_t h = 0; h < f->heads_per_step * f->kv_heads_per_step; h++)
         for (size_t r = 0; r < tile->rows; r++)
             line_end(f, tile->row + r, head + h, x, h * tile->rows + r);
@@ -473,10 +488,22 @@ bauta_status bt_attention_forward_cpu(bt_cpu *cpu, const bauta_plan *plan,
 
 /* ---- Keys and values in pages ------------------------------------------ */
 
+/* Whether each task has all heads of one sequence with one new token, which it
+ * can then write itself. */
+static bool writes_in_tasks(const forward *f, const bt_kv_batch *batch)
+{
+    bool single =
+        f->kv_heads_per_step > 1 && f->plan->tile_count == batch->count;
+    for (size_t i = 0; i < batch->count && single; i++)
+        single = batch->sequences[i].rows == 1;
+    return single;
+}
+
 bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
                                     const bt_attention_shape *shape,
                                     const float *q, bt_kv_page *const *pages,
-                                    float *out, float *lse, bauta_error *err)
+                                    const bt_kv_writer *writer, float *out,
+                                    float *lse, bauta_error *err)
 {
     forward f = { .plan = plan,
                   .shape = *shape,
@@ -495,6 +522,10 @@ bauta_status bt_attention_paged_cpu(bt_cpu *cpu, const bauta_plan *plan,
     if (bt_arena_reserve(&cpu->workspace, measure.used))
         return bt_fail_memory(err, "the workspace of attention", measure.used);
     forward_prepare(&f, &cpu->workspace, threads);
+    if (writer && writes_in_tasks(&f, writer->batch))
+        f.writer = writer;
+    else if (writer)
+        bt_kv_writer_all(writer, cpu);
     bt_parallel_for(pool, task_count(&f), forward_task, &f);
     return BAUTA_OK;
 }

@@ -19,21 +19,12 @@ size_t bt_cpu_kv_page_bytes(const bt_attention_shape *shape, bauta_dtype dtype)
 
 /* ---- Copying ------------------------------------------------------------ */
 
-/* Whole cache lines of keys. */
-static void lines_copy(float *to, const float *from, size_t keys)
-{
-    enum { LINE = BT_ALIGN / sizeof(float) };
-    for (size_t j = 0; j < keys; j += LINE)
-        memcpy(to + j, from + j, LINE * sizeof(*to));
-}
-
 /* Copy the first `tokens` tokens of a page; the rest is hidden. */
 static void page_copy(const bt_attention_shape *s, float *to, const float *from,
                       size_t tokens)
 {
     for (size_t h = 0; h < s->kv_heads; h++) {
-        for (size_t d = 0; d < s->head_dim; d++)
-            lines_copy(to + d * BT_BLOCK, from + d * BT_BLOCK, tokens);
+        memcpy(to, from, bt_keys_end(s->head_dim, tokens) * sizeof(*to));
         to += s->head_dim * BT_BLOCK;
         from += s->head_dim * BT_BLOCK;
         for (size_t e = 0; e < s->value_pad; e += BT_VALUE_PANEL)
@@ -77,7 +68,7 @@ static void block_write(float *kt, const bt_kernels *kernels,
     else
         for (size_t r = 0; r < rows; r++)
             for (size_t d = 0; d < s->head_dim; d++)
-                kt[d * BT_BLOCK + j + r] = k[r * s->k.token + d];
+                kt[bt_key_at(s->head_dim, j + r, d)] = k[r * s->k.token + d];
     for (size_t e = 0; e < s->value_dim; e += BT_VALUE_PANEL) {
         size_t width = bt_value_panel_width(s->value_pad, e);
         bt_rows_copy(to + bt_value_panel_start(e) + j * width, width, v + e,
@@ -102,13 +93,29 @@ void bt_kv_pages_write(const bt_block_table *table, size_t layer,
     }
 }
 
-typedef struct write_job {
-    const bt_kv_batch *batch;
-    size_t layer;
-    const bt_kernels *kernels;
-    bt_attention_shape shape;
-    const float *k, *v;
-} write_job;
+bt_kv_writer bt_kv_writer_of(const bt_cpu *cpu, const bt_kv_write_args *args)
+{
+    const bt_tensor *k = args->k, *v = args->v;
+    bt_kv_writer w = { .batch = args->batch,
+                       .layer = args->layer,
+                       .kernels = cpu->kernels,
+                       .shape = args->batch->sequences[0].table->pool->shape,
+                       .k = bt_cpu_f32(k),
+                       .v = bt_cpu_f32(v) };
+    w.shape.k = (bt_attention_strides){ k->stride, w.shape.head_dim };
+    w.shape.v = (bt_attention_strides){ v->stride, w.shape.value_dim };
+    return w;
+}
+
+void bt_kv_writer_head(const bt_kv_writer *w, size_t sequence, size_t kv_head)
+{
+    const bt_attention_shape *s = &w->shape;
+    const bt_kv_sequence *part = &w->batch->sequences[sequence];
+    bt_kv_pages_write(part->table, w->layer, w->kernels, s, kv_head,
+                      part->table->tokens, part->rows,
+                      w->k + part->row * s->k.token + kv_head * s->k.head,
+                      w->v + part->row * s->v.token + kv_head * s->v.head);
+}
 
 /* Prefetch the cache lines that the next token's key will be written to: as
  * many as the head has dimensions. */
@@ -118,13 +125,13 @@ static void key_prefetch(const bt_block_table *table, size_t layer,
     size_t j = table->tokens % BT_BLOCK;
     const bt_kv_page *page =
         bt_block_table_page(table, layer, table->tokens / BT_BLOCK);
-    const float *kt = bt_kv_page_data(page) + kv_head * bt_kv_page_head(s) + j;
+    const float *kt = bt_kv_page_data(page) + kv_head * bt_kv_page_head(s);
     for (size_t d = 0; d < s->head_dim; d++)
-        __builtin_prefetch(kt + d * BT_BLOCK, 1);
+        __builtin_prefetch(kt + bt_key_at(s->head_dim, j, d), 1);
 }
 
 /* Prefetch for the task after the next, if it writes a single token. */
-static void write_prefetch(const write_job *w, size_t task)
+static void write_prefetch(const bt_kv_writer *w, size_t task)
 {
     size_t part = (task + 2) / w->shape.kv_heads;
     if (part < w->batch->count && w->batch->sequences[part].rows == 1)
@@ -136,15 +143,22 @@ static void write_prefetch(const write_job *w, size_t task)
 static void write_task(void *job, size_t task, int thread)
 {
     (void)thread;
-    const write_job *w = job;
-    const bt_attention_shape *s = &w->shape;
-    const bt_kv_sequence *part = &w->batch->sequences[task / s->kv_heads];
-    size_t head = task % s->kv_heads;
+    const bt_kv_writer *w = job;
     write_prefetch(w, task);
-    bt_kv_pages_write(part->table, w->layer, w->kernels, s, head,
-                      part->table->tokens, part->rows,
-                      w->k + part->row * s->k.token + head * s->k.head,
-                      w->v + part->row * s->v.token + head * s->v.head);
+    bt_kv_writer_head(w, task / w->shape.kv_heads, task % w->shape.kv_heads);
+}
+
+void bt_kv_writer_all(const bt_kv_writer *writer, bt_cpu *cpu)
+{
+    const bt_attention_shape *s = &writer->shape;
+    bt_kv_writer job = *writer;
+    size_t rows = 0;
+    for (size_t i = 0; i < writer->batch->count; i++)
+        rows += writer->batch->sequences[i].rows;
+    bool small =
+        rows * s->kv_heads * (s->head_dim + s->value_dim) < SMALL_WRITE;
+    bt_parallel_for(small ? NULL : cpu->pool,
+                    writer->batch->count * s->kv_heads, write_task, &job);
 }
 
 /* ---- Rotating before writing --------------------------------------------- */
@@ -189,24 +203,13 @@ bauta_status bt_cpu_kv_write(bt_stream *stream, const bt_kv_write_args *args,
                              bauta_error *err)
 {
     bt_cpu *cpu = bt_cpu_of(stream);
-    const bt_tensor *k = args->k, *v = args->v;
     bauta_status status = BAUTA_OK;
-    BT_CPU_CHECK(stream, kv_write, err, k, v, args->q, args->q_out,
+    BT_CPU_CHECK(stream, kv_write, err, args->k, args->v, args->q, args->q_out,
                  args->frequencies);
-    write_job w = { .batch = args->batch,
-                    .layer = args->layer,
-                    .kernels = cpu->kernels,
-                    .shape = args->batch->sequences[0].table->pool->shape,
-                    .k = bt_cpu_f32(k),
-                    .v = bt_cpu_f32(v) };
-    w.shape.k = (bt_attention_strides){ k->stride, w.shape.head_dim };
-    w.shape.v = (bt_attention_strides){ v->stride, w.shape.value_dim };
+    bt_kv_writer writer = bt_kv_writer_of(cpu, args);
     if (args->q)
-        status = rotate_before(cpu, args, &w.k, err);
-    if (status)
-        return status;
-    bool small = k->rows * (k->columns + v->columns) < SMALL_WRITE;
-    bt_parallel_for(small ? NULL : cpu->pool,
-                    args->batch->count * w.shape.kv_heads, write_task, &w);
-    return BAUTA_OK;
+        status = rotate_before(cpu, args, &writer.k, err);
+    if (!status)
+        bt_kv_writer_all(&writer, cpu);
+    return status;
 }

@@ -20,7 +20,8 @@ void bt_transpose_f32_c(float *to, const float *from, size_t stride,
 {
     for (size_t c = 0; c < columns; c++)
         for (size_t j = 0; j < BLOCK; j++)
-            to[c * BLOCK + j] = j < keys ? from[j * stride + c] : 0.0f;
+            to[bt_key_at(columns, j, c)] =
+                j < keys ? from[j * stride + c] : 0.0f;
 }
 
 /* The dot product of a row and column j of a transposed block, as one chain. */
@@ -28,7 +29,7 @@ static float dot(const float *row, const float *block, size_t columns, size_t j)
 {
     float sum = 0.0f;
     for (size_t c = 0; c < columns; c++)
-        sum = fmaf(row[c], block[c * BLOCK + j], sum);
+        sum = fmaf(row[c], block[bt_key_at(columns, j, c)], sum);
     return sum;
 }
 

@@ -43,8 +43,27 @@ static inline size_t bt_value_panel_width(size_t value_pad, size_t column)
     return rest < BT_VALUE_PANEL ? rest : BT_VALUE_PANEL;
 }
 
-/* to (columns, 64) = from (keys, columns)^T, rows `stride` apart. Columns of
- * keys that do not exist become zero. keys <= 64. */
+/* A block of keys is transposed, so that lanes are keys, in groups of as many
+ * as a cache line holds. So the keys of a short sequence are contiguous:
+ *
+ *     group 0 (columns, keys 0 to 15), group 1 (columns, keys 16 to 31), ... */
+enum { BT_KEY_GROUP = 16 };
+
+/* Offset in floats of an element of a transposed block. */
+static inline size_t bt_key_at(size_t columns, size_t key, size_t column)
+{
+    return (key / BT_KEY_GROUP * columns + column) * BT_KEY_GROUP +
+           key % BT_KEY_GROUP;
+}
+
+/* Floats of a transposed block before its first unused group. */
+static inline size_t bt_keys_end(size_t columns, size_t keys)
+{
+    return (keys + BT_KEY_GROUP - 1) / BT_KEY_GROUP * BT_KEY_GROUP * columns;
+}
+
+/* to = from (keys, columns), rows `stride` apart, transposed. Keys that do not
+ * exist become zero. keys <= 64. */
 typedef void bt_transpose_fn(float *to, const float *from, size_t stride,
                              size_t keys, size_t columns);
 bt_transpose_fn bt_transpose_f32_c;
@@ -124,7 +143,7 @@ typedef struct bt_score_terms {
 
 /* The forward step. For each row of each head, in this order:
  *
- *   s[j] = chain over d of fma(q[d], kt[d][j], .) from 0, for visible j
+ *   s[j] = chain over d of fma(q[d], k[j][d], .) from 0, for visible j
  *   s[j] by the terms, if there are any
  *   n    = max(m, s[j] ...)          NaN is ignored
  *   base = n, or 0 where n is -infinity
@@ -141,7 +160,7 @@ typedef struct bt_attention_step {
      * `next` nor terms. */
     size_t heads, head_stride;
     const float *q;              /* (rows, head_pad) scaled */
-    const float *kt;             /* (head_dim, 64) */
+    const float *kt;             /* 64 keys, transposed */
     const float *v;              /* 64 values in panels of columns, as above */
     const float *next;           /* keys of the next block, or NULL */
     const uint64_t *words;       /* (rows) or NULL: every row sees all 64 */
@@ -177,7 +196,7 @@ bt_attention_forward_fn bt_attention_forward_f32_c;
  * gradients of both. For each row, then each visible j:
  *
  *   s[j]  as in the forward step        p[j]  = exp2(s[j] - lse)
- *   dp[j] = chain over e of fma(dout[e], vt[e][j], .) from 0
+ *   dp[j] = chain over e of fma(dout[e], v[j][e], .) from 0
  *   ds[j] = p[j] * (dp[j] - delta)
  *   dq[d]    = chain over visible j    of fma(ds[j], k[j][d], .)
  *   dk[j][d] = chain over seeing rows  of fma(ds[j], q[d], .)
@@ -196,9 +215,9 @@ typedef struct bt_attention_grad {
     const float *dout;     /* (rows, value_pad) */
     const float *lse;      /* (rows) base 2; +infinity where a row is empty */
     const float *delta;    /* (rows) sum of dout * out */
-    const float *kt;       /* (head_dim, 64) */
+    const float *kt;       /* 64 keys, transposed */
     const float *k;        /* (64, head_pad) */
-    const float *vt;       /* (value_dim, 64) */
+    const float *vt;       /* 64 values, transposed as keys are */
     const uint64_t *words; /* (rows) or NULL */
     float *dq;             /* (rows, head_pad) */
     float *dk;             /* (64, head_pad) */

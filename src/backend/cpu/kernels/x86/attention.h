@@ -88,24 +88,37 @@ INLINE void prefetch_stream(const float *next, size_t R, size_t V)
 typedef struct dots {
     float *to;          /* (rows, 64) */
     const float *row;   /* (rows, pad) */
-    const float *block; /* (columns, 64) */
+    const float *block; /* transposed */
     size_t pad, columns;
     const float *next; /* read after the block, if known; or NULL */
 } dots;
 
+/* prefetch_stream() of the lines that hold the vectors at[0] to at[V - 1]. */
+INLINE void prefetch_groups(const float *next, const size_t *at, size_t R,
+                            size_t V)
+{
+    UNROLLED_FOR (size_t v = 0; v < V; v++)
+        if (v * VL % BT_KEY_GROUP == 0)
+            prefetch_stream(next + at[v], R, 1);
+}
+
 INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
 {
+    enum { GROUP = BT_KEY_GROUP };
     vf sum[TILE_ROWS][WIDE_VECS];
-    const float *x = a->row + row * a->pad, *b = a->block + vec * VL;
-    const float *next = (a->next ? a->next : a->block) + vec * VL;
+    size_t at[WIDE_VECS];
+    const float *x = a->row + row * a->pad, *b = a->block;
+    const float *next = a->next ? a->next : a->block;
+    UNROLLED_FOR (size_t v = 0; v < V; v++)
+        at[v] = bt_key_at(a->columns, (vec + v) * VL, 0);
     UNROLLED_FOR (size_t r = 0; r < R; r++)
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             sum[r][v] = vf_set(0.0f);
     for (size_t c = 0; c < a->columns; c++) {
         vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
-            y[v] = vf_load(b + c * BLOCK + v * VL);
-        prefetch_stream(next + c * BLOCK, R, V);
+            y[v] = vf_load(b + at[v] + c * GROUP);
+        prefetch_groups(next + c * GROUP, at, R, V);
         UNROLLED_FOR (size_t r = 0; r < R; r++) {
             vf w = vf_set(x[r * a->pad + c]);
             UNROLLED_FOR (size_t v = 0; v < V; v++)
@@ -678,19 +691,94 @@ static size_t heads_together(const bt_attention_step *s, const float *scale,
     return 0;
 }
 
-/* Scores head by head, then the outputs of several heads together, where all
- * rows see the same keys without a gap. */
+/* The dots of HEADS heads of one row each, as many vectors at a time as there
+ * are registers for. */
+enum { HEADS = 4, HEADS_VECS = TILE_VECS };
+
+INLINE void heads_dots_tile(const bt_attention_step *s, size_t vec, size_t V)
+{
+    vf sum[HEADS][HEADS_VECS];
+    size_t at[HEADS_VECS];
+    const float *kt = s->kt;
+    UNROLLED_FOR (size_t v = 0; v < V; v++)
+        at[v] = bt_key_at(s->head_dim, (vec + v) * VL, 0);
+    UNROLLED_FOR (size_t h = 0; h < HEADS; h++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[h][v] = vf_set(0.0f);
+    for (size_t c = 0; c < s->head_dim; c++, kt += BT_KEY_GROUP)
+        UNROLLED_FOR (size_t h = 0; h < HEADS; h++) {
+            vf w = vf_set(s->q[h * s->head_pad + c]);
+            UNROLLED_FOR (size_t v = 0; v < V; v++)
+                sum[h][v] = vf_fma(w, vf_load(kt + h * s->head_stride + at[v]),
+                                   sum[h][v]);
+        }
+    UNROLLED_FOR (size_t h = 0; h < HEADS; h++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            vf_store(s->p + h * BLOCK + (vec + v) * VL, sum[h][v]);
+}
+
+static void heads_dots(const bt_attention_step *s, strip_vecs vecs)
+{
+    for (size_t vec = vecs.first; vec < vecs.end; vec += HEADS_VECS)
+        switch (vecs.end - vec) {
+        case 1:
+            heads_dots_tile(s, vec, 1);
+            break;
+#if defined(__AVX512F__)
+        case 2:
+            heads_dots_tile(s, vec, 2);
+            break;
+        case 3:
+            heads_dots_tile(s, vec, 3);
+            break;
+#endif
+        default:
+            heads_dots_tile(s, vec, HEADS_VECS);
+        }
+}
+
+/* The probabilities of HEADS heads of one row each, whose lines are a strip. */
+static int heads_strip(const bt_attention_step *step, size_t head, float *scale)
+{
+    bt_attention_step s = bt_attention_step_of_head(step, head);
+    uint64_t words[HEADS];
+    strip_mask m = s.words ? strip_mask_of(s.words, 1) : strip_full;
+    strip_vecs vecs = strip_vecs_of(m);
+    for (size_t h = 0; h < HEADS; h++) {
+        scale[h] = 1.0f;
+        words[h] = s.words ? *s.words : ~(uint64_t)0;
+    }
+    if (m.lo == m.hi)
+        return 0;
+    heads_dots(&s, vecs);
+    s.words = words;
+    return s.words[0] == ~(uint64_t)0
+               ? softmax_strip(&s, 0, HEADS, scale, all_vecs, 0)
+               : softmax_strip(&s, 0, HEADS, scale, vecs, 1);
+}
+
+/* The probabilities of all heads; whether any row must be rescaled. */
+static int heads_scores(const bt_attention_step *step, float *scale)
+{
+    int rescale = 0;
+    size_t h = 0;
+    for (; step->rows == 1 && h + HEADS <= step->heads; h += HEADS)
+        rescale |= heads_strip(step, h, scale + h);
+    for (; h < step->heads; h++) {
+        bt_attention_step one = bt_attention_step_of_head(step, h);
+        rescale |= forward_scores(&one, scale + h * step->rows);
+    }
+    return rescale;
+}
+
+/* First the scores, then the outputs of several heads together, where all rows
+ * see the same keys without a gap. */
 static void forward_heads(const bt_attention_step *step)
 {
     float scale[FORWARD_ROWS];
-    int rescale = 0;
     size_t rows = step->rows, ran;
     strip_mask m = step->words ? strip_mask_of(step->words, rows) : strip_full;
-    for (size_t h = 0; h < step->heads; h++) {
-        bt_attention_step one = bt_attention_step_of_head(step, h);
-        rescale |= forward_scores(&one, scale + h * rows);
-    }
-    const float *factors = rescale ? scale : NULL;
+    const float *factors = heads_scores(step, scale) ? scale : NULL;
     for (size_t h = 0; h < step->heads; h += ran) {
         ran = m.lo == m.from && m.to == m.hi && rows <= TILE_ROWS
                   ? heads_together(step, factors, m, h)

@@ -9,7 +9,7 @@
 
 enum { BLOCK = 64, SIDE = 8 };
 
-/* to[c][r] = from[r][c] for eight rows and eight columns. */
+/* to[c][r] = from[r][c] for eight rows and eight columns, half a group. */
 INLINE void square(float *to, const float *from, size_t stride)
 {
     __m256 r[SIDE], s[SIDE];
@@ -26,9 +26,9 @@ INLINE void square(float *to, const float *from, size_t stride)
         r[i + 3] = _mm256_shuffle_ps(s[i + 1], s[i + 3], 0xee);
     }
     for (size_t i = 0; i < 4; i++) { // halves
-        _mm256_storeu_ps(to + i * BLOCK,
+        _mm256_storeu_ps(to + i * BT_KEY_GROUP,
                          _mm256_permute2f128_ps(r[i], r[i + 4], 0x20));
-        _mm256_storeu_ps(to + (i + 4) * BLOCK,
+        _mm256_storeu_ps(to + (i + 4) * BT_KEY_GROUP,
                          _mm256_permute2f128_ps(r[i], r[i + 4], 0x31));
     }
 }
@@ -41,11 +41,12 @@ void TWIN(bt_transpose_f32)(float *to, const float *from, size_t stride,
         size_t first = 0; // columns not done in squares
         if (j + SIDE <= keys)
             for (; first < squares; first += SIDE)
-                square(to + first * BLOCK + j, from + j * stride + first,
-                       stride);
+                square(to + bt_key_at(columns, j, first),
+                       from + j * stride + first, stride);
         for (size_t c = first; c < columns; c++)
             for (size_t i = j; i < j + SIDE; i++)
-                to[c * BLOCK + i] = i < keys ? from[i * stride + c] : 0.0f;
+                to[bt_key_at(columns, i, c)] =
+                    i < keys ? from[i * stride + c] : 0.0f;
     }
 }
 
