@@ -598,6 +598,27 @@ static bauta_status launched(int status, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* Stages of a block: what fits half of a multiprocessor, so that the next
+ * kernel's first weights have the other half. Where all steps of a block fit a
+ * whole one, and each block has one, they are all fetched before the rows come,
+ * and the next kernel may start at once. */
+static void set_stages(bt_gemm_small_task *t, int rows, int multiprocessors)
+{
+    t->stages = bt_gemm_small_stages(rows, t, false);
+    if (!t->stages) { // too many sums
+        t->blocks = 1;
+        t->per = t->chunks;
+        t->stages = bt_gemm_small_stages(rows, t, false);
+    }
+    int steps = t->per * t->chunk_steps;
+    if (steps > t->steps)
+        steps = t->steps;
+    int blocks = ceil_div((size_t)t->end.n, 64) * t->blocks;
+    if (steps > t->stages && blocks <= multiprocessors &&
+        steps <= bt_gemm_small_stages(rows, t, true))
+        t->stages = steps;
+}
+
 static bauta_status run_small(const bt_gemm_choice *choice,
                               const bt_cuda_gemm_args *p,
                               const bt_cuda_device *on, void *stream,
@@ -613,12 +634,7 @@ static bauta_status run_small(const bt_gemm_choice *choice,
     t.chunks = ceil_div((size_t)t.steps, (size_t)t.chunk_steps);
     t.blocks = choice->blocks;
     t.per = ceil_div((size_t)t.chunks, (size_t)t.blocks);
-    t.stages = bt_gemm_small_stages(rows, t.blocks > 1 ? t.per : 1);
-    if (!t.stages) {
-        t.blocks = 1;
-        t.per = t.chunks;
-        t.stages = bt_gemm_small_stages(rows, 1);
-    }
+    set_stages(&t, rows, on->multiprocessors);
     bauta_status status =
         encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (!status)

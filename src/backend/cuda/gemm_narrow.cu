@@ -294,6 +294,8 @@ __global__ void __launch_bounds__(THREADS)
     if (threadIdx.x == 0)
         init<ROWS, TILE>(t, s, rank);
     __syncthreads();
+    if (t.blocks > 1)
+        cluster_arrive();
     if (!t.b_ready)
         grid_dependency_wait();
     if (copies)
@@ -304,7 +306,7 @@ __global__ void __launch_bounds__(THREADS)
         norm_weights_load(&norm, t.rows, part);
     // The barriers of all blocks are ready.
     if (t.blocks > 1)
-        cluster_sync();
+        cluster_wait();
     grid_dependency_wait();
     if constexpr (GIVEN) {
         if (copies)
