@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* model_gpu.c - training and generation of whole models on a GPU in bfloat16.
  *
- *   model_gpu [--model gpt2|llama1b] [--sequences N] [--length N] [--steps N]
- *             [--generate N] [--batch N] [--profile 1] [--shares 1]
- *             [--graphs 0] [--ahead 0] [--folder DIR]
+ *   model_gpu [--model gpt2|llama1b|llama8b4] [--sequences N] [--length N]
+ *             [--steps N] [--generate N] [--batch N] [--profile 1]
+ *             [--shares 1] [--graphs 0] [--ahead 0] [--folder DIR]
  *
  * Weights and tokens are random. Training is forward, backward, clipping and
  * AdamW with float32 master weights on a batch of N sequences of a length; the
@@ -36,6 +36,14 @@ static const char llama1b[] =
     "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
     "\"num_hidden_layers\": 16, \"intermediate_size\": 8192, "
     "\"vocab_size\": 128256, \"max_position_embeddings\": 4096, "
+    "\"tie_word_embeddings\": true, \"rms_norm_eps\": 1e-5, "
+    "\"rope_theta\": 500000.0}";
+/* Four layers of a Llama of 8B with a small vocabulary: made in seconds. */
+static const char llama8b4[] =
+    "{\"model_type\": \"llama\", \"hidden_size\": 4096, "
+    "\"num_attention_heads\": 32, \"num_key_value_heads\": 8, "
+    "\"num_hidden_layers\": 4, \"intermediate_size\": 14336, "
+    "\"vocab_size\": 32000, \"max_position_embeddings\": 4096, "
     "\"tie_word_embeddings\": true, \"rms_norm_eps\": 1e-5, "
     "\"rope_theta\": 500000.0}";
 
@@ -470,6 +478,13 @@ static void print_shares(bauta_context *context, const bauta_model *model,
     context->stream->backend = shares.inner;
 }
 
+static const char *config_of(const char *name)
+{
+    return !strcmp(name, "llama1b")    ? llama1b
+           : !strcmp(name, "llama8b4") ? llama8b4
+                                       : gpt2;
+}
+
 int main(int argc, char **argv)
 {
     settings o = { gpt2, NULL, 64, 1024, 10, 256, 32, 0, 1, 0, 1 };
@@ -477,7 +492,7 @@ int main(int argc, char **argv)
     for (int i = 1; i + 1 < argc; i += 2) {
         size_t value = (size_t)strtoull(argv[i + 1], NULL, 10);
         if (!strcmp(argv[i], "--model"))
-            o.config = strcmp(argv[i + 1], "gpt2") ? llama1b : gpt2;
+            o.config = config_of(argv[i + 1]);
         else if (!strcmp(argv[i], "--sequences"))
             o.sequences = value;
         else if (!strcmp(argv[i], "--length"))
