@@ -26,6 +26,7 @@ enum {
     USERS = 128, /* threads that multiply */
     GROUP = 8,   /* rows of a that one block finishes */
     MOST_STAGES = 16,
+    LEFT = 4, /* steps to ask for when the next kernel may start */
     /* Of shared memory. Half of a multiprocessor's leaves the other half to the
      * next product's first weights. */
     HALF_BYTES = (228 << 10) / 2 - 1024,
@@ -86,6 +87,9 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
                         (first + i) * C::STEP);
     uint32_t parity = 0;
     for (int i = early, at = 0; i < steps; i++) {
+        // Not before: weights of the kernels that follow would delay these.
+        if (i + LEFT >= steps)
+            launch_dependents();
         barrier_wait(&empty[at], parity);
         load_weights<ROWS, TB>(t, stages + at * C::STAGE, &full[at], row,
                                (first + i) * C::STEP, policy);
@@ -96,8 +100,7 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
             parity ^= 1;
         }
     }
-    // Not before: weights of the kernels that follow would delay these.
-    launch_dependents();
+    launch_dependents(); // where all steps were early
 }
 
 /* Queue the products of a stage; FIRST: sums start there. */
