@@ -19,6 +19,7 @@
 #include "backend/cuda/gemm_hopper.h"
 #include "backend/cuda/gemm_rows.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/warp.h"
 
 #include <cuda_runtime_api.h>
 
@@ -101,10 +102,11 @@ BT_DEVICE void fetch_weights(const bt_gemm_narrow_task &t,
     barrier_arrive_expect(&s.full[part],
                           (uint32_t)((end - first) *
                                      (C::B_PANEL + WITH_ROWS * C::A_PANEL)));
+    uint64_t policy = policy_evict_first(); // weights are read once
     for (int p = first; p < end; p++) {
         int at = k + p * PANEL_K;
-        tma_load_matrix(s.weights + p * C::B_PANEL, &t.b, TB ? column : at,
-                        TB ? at : column, &s.full[part]);
+        tma_load_matrix_by(s.weights + p * C::B_PANEL, &t.b, TB ? column : at,
+                           TB ? at : column, &s.full[part], policy);
     }
 }
 
@@ -291,6 +293,8 @@ __global__ void __launch_bounds__(THREADS)
 
     static_assert(THREADS / 32 == BARRIERS, "a warp for each part");
     static_assert(THREADS == ROW_THREADS, "all threads compute rows");
+    if (GIVEN && threadIdx.x == 32) // it would come from memory after the wait
+        tensor_map_prefetch(&t.a);
     if (threadIdx.x == 0)
         init<ROWS, TILE>(t, s, rank);
     __syncthreads();
