@@ -11,7 +11,8 @@
 enum {
     NARROW_BLOCKS = 8,   /* of a cluster, at most */
     NORM_COLUMNS = 2048, /* that a product normalizes, at most */
-    GATE_COLUMNS = 8192  /* and whose gates it applies */
+    GATE_COLUMNS = 8192, /* and whose gates it applies */
+    LONG_K = 3072        /* of a block that gains by a longer ring of stages */
 };
 
 /* ---- arguments ---------------------------------------------------------- */
@@ -598,6 +599,32 @@ static bauta_status launched(int status, bauta_error *err)
     return BAUTA_OK;
 }
 
+/* Stages of a block: what fits half of a multiprocessor, so that the next
+ * kernel's first weights have the other half. Blocks that each have a
+ * multiprocessor may take all of it: where all steps fit, they are all fetched
+ * before the rows come, and where there are many, a longer ring gains more than
+ * the next kernel's first weights do. */
+static void set_stages(bt_gemm_small_task *t, int rows, int multiprocessors)
+{
+    t->stages = bt_gemm_small_stages(rows, t, false);
+    if (!t->stages) { // too many sums
+        t->blocks = 1;
+        t->per = t->chunks;
+        t->stages = bt_gemm_small_stages(rows, t, false);
+    }
+    int steps = t->per * t->chunk_steps;
+    int most = bt_gemm_small_stages(rows, t, true);
+    int blocks = ceil_div((size_t)t->end.n, 64) * t->blocks;
+    if (steps > t->steps)
+        steps = t->steps;
+    if (steps <= t->stages || blocks > multiprocessors)
+        return;
+    if (steps <= most)
+        t->stages = steps;
+    else if (steps * bt_gemm_small_step(rows) > LONG_K)
+        t->stages = most;
+}
+
 static bauta_status run_small(const bt_gemm_choice *choice,
                               const bt_cuda_gemm_args *p,
                               const bt_cuda_device *on, void *stream,
@@ -613,12 +640,7 @@ static bauta_status run_small(const bt_gemm_choice *choice,
     t.chunks = ceil_div((size_t)t.steps, (size_t)t.chunk_steps);
     t.blocks = choice->blocks;
     t.per = ceil_div((size_t)t.chunks, (size_t)t.blocks);
-    t.stages = bt_gemm_small_stages(rows, t.blocks > 1 ? t.per : 1);
-    if (!t.stages) {
-        t.blocks = 1;
-        t.per = t.chunks;
-        t.stages = bt_gemm_small_stages(rows, 1);
-    }
+    set_stages(&t, rows, on->multiprocessors);
     bauta_status status =
         encode(&t.a, on, "a", p->a, p->m, p->k, p->lda, rows, err);
     if (!status)

@@ -9,12 +9,16 @@
 
 /* ---- clusters ----------------------------------------------------------- */
 
-/* All threads of all blocks; what they wrote before is seen after it. */
-BT_DEVICE void cluster_sync(void)
+/* All threads of all blocks arrive and wait. Barriers that were initialized
+ * before, and nothing else, are seen by other blocks after it. */
+BT_DEVICE void cluster_arrive(void)
 {
-    asm volatile("barrier.cluster.arrive.release;\n"
-                 "barrier.cluster.wait.acquire;\n" ::
-                     : "memory");
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+BT_DEVICE void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
 }
 
 /* Where block `rank` has what this block has at this address. */
@@ -27,27 +31,6 @@ BT_DEVICE uint32_t cluster_address(const void *pointer, uint32_t rank)
     return address;
 }
 
-/* Two floats of another block. Only volatile, so that loads overlap: they are
- * ordered by cluster_sync() alone. */
-BT_DEVICE float2 cluster_load(uint32_t address)
-{
-    float2 v;
-    asm volatile("ld.shared::cluster.v2.f32 {%0, %1}, [%2];"
-                 : "=f"(v.x), "=f"(v.y)
-                 : "r"(address));
-    return v;
-}
-
-/* Four of them. */
-BT_DEVICE float4 cluster_load4(uint32_t address)
-{
-    float4 v;
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w)
-                 : "r"(address));
-    return v;
-}
-
 /* Send two floats to another block, whose barrier counts their 8 bytes. */
 BT_DEVICE void cluster_store(uint32_t address, float x, float y,
                              uint32_t barrier)
@@ -55,6 +38,16 @@ BT_DEVICE void cluster_store(uint32_t address, float x, float y,
     asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 "
                  "[%0], {%1, %2}, [%3];" ::"r"(address),
                  "f"(x), "f"(y), "r"(barrier)
+                 : "memory");
+}
+
+/* Send four, 16 bytes. */
+BT_DEVICE void cluster_store4(uint32_t address, const float *v,
+                              uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+                 "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(barrier)
                  : "memory");
 }
 
@@ -67,6 +60,18 @@ BT_DEVICE void tma_load_matrix(void *to, const CUtensorMap *map, int column,
                  ".mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], "
                  "[%4];" ::"r"(shared_address(to)),
                  "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier))
+                 : "memory");
+}
+
+/* The same with a policy of the L2. */
+BT_DEVICE void tma_load_matrix_by(void *to, const CUtensorMap *map, int column,
+                                  int row, uint64_t *barrier, uint64_t policy)
+{
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.L2::cache_hint [%0], "
+                 "[%1, {%2, %3}], [%4], %5;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(column), "r"(row), "r"(shared_address(barrier)),
+                 "l"(policy)
                  : "memory");
 }
 

@@ -19,6 +19,7 @@
 #include "backend/cuda/gemm_hopper.h"
 #include "backend/cuda/gemm_rows.h"
 #include "backend/cuda/launch.h"
+#include "backend/cuda/warp.h"
 
 #include <cuda_runtime_api.h>
 
@@ -101,10 +102,11 @@ BT_DEVICE void fetch_weights(const bt_gemm_narrow_task &t,
     barrier_arrive_expect(&s.full[part],
                           (uint32_t)((end - first) *
                                      (C::B_PANEL + WITH_ROWS * C::A_PANEL)));
+    uint64_t policy = policy_evict_first(); // weights are read once
     for (int p = first; p < end; p++) {
         int at = k + p * PANEL_K;
-        tma_load_matrix(s.weights + p * C::B_PANEL, &t.b, TB ? column : at,
-                        TB ? at : column, &s.full[part]);
+        tma_load_matrix_by(s.weights + p * C::B_PANEL, &t.b, TB ? column : at,
+                           TB ? at : column, &s.full[part], policy);
     }
 }
 
@@ -291,9 +293,13 @@ __global__ void __launch_bounds__(THREADS)
 
     static_assert(THREADS / 32 == BARRIERS, "a warp for each part");
     static_assert(THREADS == ROW_THREADS, "all threads compute rows");
+    if (GIVEN && threadIdx.x == 32) // it would come from memory after the wait
+        tensor_map_prefetch(&t.a);
     if (threadIdx.x == 0)
         init<ROWS, TILE>(t, s, rank);
     __syncthreads();
+    if (t.blocks > 1)
+        cluster_arrive();
     if (!t.b_ready)
         grid_dependency_wait();
     if (copies)
@@ -304,7 +310,7 @@ __global__ void __launch_bounds__(THREADS)
         norm_weights_load(&norm, t.rows, part);
     // The barriers of all blocks are ready.
     if (t.blocks > 1)
-        cluster_sync();
+        cluster_wait();
     grid_dependency_wait();
     if constexpr (GIVEN) {
         if (copies)

@@ -6,10 +6,11 @@
  * the rows of a its 8 to 64 columns, so little is computed in vain. A block
  * has 64 weights' rows and some chunks of k; the blocks of a cluster have the
  * chunks of the same rows. One warp lets the copy engine fetch steps of k far
- * ahead, a warpgroup multiplies. Sums of chunks meet in shared memory, where
- * the blocks add them in the order of k, each some of the rows. Where the
- * product ends with a gated activation, half of a tile's rows of weights are
- * those of the gate, so that gate and factor meet in one block.
+ * ahead, a warpgroup multiplies. Every block sends its sums to the blocks that
+ * they belong to, which add them in the order of k, each some of the rows. So
+ * no block waits for another one's stores, nor to be read before it ends. Where
+ * the product ends with a gated activation, half of a tile's rows of weights
+ * are those of the gate, so that gate and factor meet in one block.
  *
  * Where the kernel before this one lets it start early (programmatic dependent
  * launch), the first weights are fetched while that one still runs. */
@@ -21,12 +22,15 @@
 #include <cuda_runtime_api.h>
 
 enum {
-    TILE = 64,       /* rows of weights */
-    USERS = 128,     /* threads that multiply */
-    SUM_STRIDE = 68, /* of a row of a's in shared memory: no bank twice */
-    AHEAD = 7,       /* loads of other blocks' sums under way */
+    TILE = 64,   /* rows of weights */
+    USERS = 128, /* threads that multiply */
+    GROUP = 8,   /* rows of a that one block finishes */
     MOST_STAGES = 16,
-    HALF_BYTES = (228 << 10) / 2 - 1024 /* of shared memory */
+    LEFT = 4, /* steps to ask for when the next kernel may start */
+    /* Of shared memory. Half of a multiprocessor's leaves the other half to the
+     * next product's first weights. */
+    HALF_BYTES = (228 << 10) / 2 - 1024,
+    WHOLE_BYTES = 227 << 10
 };
 
 template <int ROWS> struct small {
@@ -34,31 +38,21 @@ template <int ROWS> struct small {
     static constexpr int STEP = PANELS * BT_GEMM_STEP;
     static constexpr int B_BYTES = PANELS * TILE * 128;
     static constexpr int STAGE = B_BYTES + PANELS * ROWS * 128;
-    static constexpr int SUM = ROWS * SUM_STRIDE; /* floats of a chunk */
 };
-
-/* Of a block's memory, half the multiprocessor's: the next product's first
- * weights are fetched into the other half. */
-template <int ROWS> static constexpr int stages_of(int sums)
-{
-    int left = HALF_BYTES - 1024 - sums * small<ROWS>::SUM * 4;
-    int stages = left / (small<ROWS>::STAGE + 16);
-    return stages < 3 ? 0 : stages > MOST_STAGES ? MOST_STAGES : stages;
-}
 
 /* With a gated end half of a tile's rows are those of the gate. */
 template <int ROWS, int TB>
 BT_DEVICE void load_weights(const bt_gemm_small_task &t, uint8_t *at,
-                            uint64_t *full, int row, int k)
+                            uint64_t *full, int row, int k, uint64_t policy)
 {
     barrier_arrive_expect(full, small<ROWS>::STAGE);
 #pragma unroll
     for (int p = 0; p < small<ROWS>::PANELS; p++, k += BT_GEMM_STEP) {
-        tma_load_matrix(at + p * TILE * 128, &t.b, TB ? row : k, TB ? k : row,
-                        full);
+        tma_load_matrix_by(at + p * TILE * 128, &t.b, TB ? row : k,
+                           TB ? k : row, full, policy);
         if (!TB && t.gate.half)
-            tma_load_matrix(at + p * TILE * 128 + TILE / 2 * 128, &t.b, k,
-                            t.gate.half + row, full);
+            tma_load_matrix_by(at + p * TILE * 128 + TILE / 2 * 128, &t.b, k,
+                               t.gate.half + row, full, policy);
     }
 }
 
@@ -80,11 +74,12 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
 {
     using C = small<ROWS>;
     int early = min(steps, t.stages);
+    uint64_t policy = policy_evict_first(); // weights are read once
     if (!t.b_ready)
         grid_dependency_wait();
     for (int i = 0; i < early; i++)
         load_weights<ROWS, TB>(t, stages + i * C::STAGE, &full[i], row,
-                               (first + i) * C::STEP);
+                               (first + i) * C::STEP, policy);
     if (t.b_ready)
         grid_dependency_wait();
     for (int i = 0; i < early; i++)
@@ -92,9 +87,12 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
                         (first + i) * C::STEP);
     uint32_t parity = 0;
     for (int i = early, at = 0; i < steps; i++) {
+        // Not before: weights of the kernels that follow would delay these.
+        if (i + LEFT >= steps)
+            launch_dependents();
         barrier_wait(&empty[at], parity);
         load_weights<ROWS, TB>(t, stages + at * C::STAGE, &full[at], row,
-                               (first + i) * C::STEP);
+                               (first + i) * C::STEP, policy);
         load_rows<ROWS>(t, stages + at * C::STAGE, &full[at],
                         (first + i) * C::STEP);
         if (++at == t.stages) {
@@ -102,17 +100,7 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
             parity ^= 1;
         }
     }
-    // Not before: weights of the kernels that follow would delay these.
-    launch_dependents();
-}
-
-/* Where lane and warp keep the element x of a chunk's sum. */
-template <int ROWS> BT_DEVICE int sum_at(int x)
-{
-    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    int weight = warp * 16 + lane / 4 + x % 4 / 2 * 8;
-    int row = x / 4 * 8 + lane % 4 * 2 + x % 2;
-    return row * SUM_STRIDE + weight;
+    launch_dependents(); // where all steps were early
 }
 
 /* Queue the products of a stage; FIRST: sums start there. */
@@ -137,14 +125,99 @@ BT_DEVICE void release(uint64_t *empty)
         barrier_arrive(empty);
 }
 
+/* ---- sums ---------------------------------------------------------------- */
+
+/* Where a block has the sums that were sent to it. Eight rows are a group, and
+ * group g belongs to block g % blocks. Slot 0 has the sum of the first block's
+ * chunks, the others follow chunk by chunk: (slots, groups, warps, 8 rows of
+ * weights, pairs of rows), four floats each, as a thread's registers hold
+ * them. */
+template <int ROWS> struct sum_slots {
+    int pairs, groups, slots;
+
+    __host__ __device__ explicit sum_slots(const bt_gemm_small_task &t)
+    {
+        pairs = t.end.m < GROUP ? (t.end.m + 1) / 2 : GROUP / 2;
+        groups = (ROWS / GROUP + t.blocks - 1) / t.blocks;
+        slots = 1 + t.chunks - t.per;
+    }
+    /* Floats of a group. */
+    __host__ __device__ int group() const
+    {
+        return pairs * 2 * TILE;
+    }
+    __host__ __device__ int bytes() const
+    {
+        return slots * groups * group() * 4;
+    }
+};
+
+/* Bytes that are sent to a block. */
+template <int ROWS>
+BT_DEVICE uint32_t bytes_sent(const bt_gemm_small_task &t, int rank)
+{
+    int pairs = 0;
+    for (int row = rank * GROUP; row < t.end.m; row += t.blocks * GROUP)
+        pairs += min(GROUP / 2, (t.end.m - row + 1) / 2);
+    return (uint32_t)(sum_slots<ROWS>(t).slots * pairs * 2 * TILE * 4);
+}
+
+/* Send sums to the blocks that they belong to. A block that is alone stores
+ * them. */
+template <int ROWS>
+BT_DEVICE void send(const bt_gemm_small_task &t, const float *sum, float *sums,
+                    uint64_t *received, int slot)
+{
+    sum_slots<ROWS> to(t);
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32, owner = 0;
+    float *at = sums + slot * to.groups * to.group() +
+                ((warp * 8 + lane / 4) * to.pairs + lane % 4) * 4;
+#pragma unroll
+    for (int g = 0; g < ROWS / GROUP; g++, sum += 4) {
+        if (g * GROUP + lane % 4 * 2 >= t.end.m)
+            continue;
+        if (t.blocks == 1)
+            *(float4 *)at = make_float4(sum[0], sum[1], sum[2], sum[3]);
+        else
+            cluster_store4(cluster_address(at, (uint32_t)owner), sum,
+                           cluster_address(received, (uint32_t)owner));
+        if (++owner == t.blocks) {
+            owner = 0;
+            at += to.group();
+        }
+    }
+}
+
+/* COUNT neighbouring totals of one of this block's rows, of which `local`
+ * counts all. */
+template <int ROWS, int COUNT>
+BT_DEVICE void total(float *v, const bt_gemm_small_task &t, const float *sums,
+                     int local, int in)
+{
+    sum_slots<ROWS> from(t);
+    int step = from.pairs * 4, row = local % GROUP;
+    const float *at = sums + local / GROUP * from.group() +
+                      (in / 16 * 8 + in % 8) * step + row / 2 * 4 +
+                      in % 16 / 8 * 2 + row % 2;
+#pragma unroll
+    for (int x = 0; x < COUNT; x++)
+        v[x] = at[x * step];
+    for (int c = 1; c < from.slots; c++) {
+        at += from.groups * from.group();
+#pragma unroll
+        for (int x = 0; x < COUNT; x++)
+            v[x] = __fadd_rn(v[x], at[x * step]);
+    }
+}
+
 template <int ROWS, int TB>
 BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
                         uint64_t *full, uint64_t *empty, int chunk, int end,
-                        bool separate, float *sums)
+                        float *sums, uint64_t *received)
 {
     using C = small<ROWS>;
     constexpr int COUNT = ROWS / 2;
-    float sum[COUNT], total[COUNT];
+    float sum[COUNT], first[COUNT];
     int at = 0;
     uint32_t parity = 0;
     uint64_t w = tile_descriptor(stages, TILE * 128);
@@ -172,96 +245,43 @@ BT_DEVICE void multiply(const bt_gemm_small_task &t, uint8_t *stages,
         wgmma_wait<0>();
         wgmma_fence_operand<COUNT>(sum);
         release(&empty[before]);
-        if (separate) {
-#pragma unroll
-            for (int i = 0; i < COUNT; i++)
-                sums[(c - chunk) * C::SUM + sum_at<ROWS>(i)] = sum[i];
-        } else {
-#pragma unroll
-            for (int i = 0; i < COUNT; i++)
-                total[i] = c == chunk ? sum[i] : __fadd_rn(total[i], sum[i]);
+        if (chunk) {
+            send<ROWS>(t, sum, sums, received, 1 + c - t.per);
+            continue;
         }
-    }
-    if (!separate) {
 #pragma unroll
         for (int i = 0; i < COUNT; i++)
-            sums[sum_at<ROWS>(i)] = total[i];
+            first[i] = c ? __fadd_rn(first[i], sum[i]) : sum[i];
     }
+    if (!chunk)
+        send<ROWS>(t, first, sums, received, 0);
 }
 
 /* ---- ends ---------------------------------------------------------------- */
 
-/* Two neighbouring totals of a tile: the chunks of all blocks. */
-template <int ROWS>
-BT_DEVICE void total_two(float *v, const bt_gemm_small_task &t,
-                         const float *sums, int row, int in)
+/* A row of this block's. */
+BT_DEVICE int row_of(const bt_gemm_small_task &t, int rank, int local)
 {
-    using C = small<ROWS>;
-    const float *at = sums + row * SUM_STRIDE + in;
-    float2 first = cluster_load(cluster_address(at, 0));
-    v[0] = first.x, v[1] = first.y;
-    for (int c = t.per; c < t.chunks; c += AHEAD) {
-        float2 add[AHEAD];
-#pragma unroll
-        for (int x = 0; x < AHEAD; x++)
-            if (c + x < t.chunks)
-                add[x] = cluster_load(
-                    cluster_address(at, (uint32_t)((c + x) / t.per)) +
-                    (c + x) % t.per * C::SUM * 4);
-#pragma unroll
-        for (int x = 0; x < AHEAD; x++)
-            if (c + x < t.chunks) {
-                v[0] = __fadd_rn(v[0], add[x].x);
-                v[1] = __fadd_rn(v[1], add[x].y);
-            }
-    }
-}
-
-/* Four of them. */
-template <int ROWS>
-BT_DEVICE float4 total_four(const bt_gemm_small_task &t, const float *sums,
-                            int row, int in)
-{
-    using C = small<ROWS>;
-    const float *at = sums + row * SUM_STRIDE + in;
-    float4 v = cluster_load4(cluster_address(at, 0));
-    for (int c = t.per; c < t.chunks; c += AHEAD) {
-        float4 add[AHEAD];
-#pragma unroll
-        for (int x = 0; x < AHEAD; x++)
-            if (c + x < t.chunks)
-                add[x] = cluster_load4(
-                    cluster_address(at, (uint32_t)((c + x) / t.per)) +
-                    (c + x) % t.per * C::SUM * 4);
-#pragma unroll
-        for (int x = 0; x < AHEAD; x++)
-            if (c + x < t.chunks) {
-                v.x = __fadd_rn(v.x, add[x].x);
-                v.y = __fadd_rn(v.y, add[x].y);
-                v.z = __fadd_rn(v.z, add[x].z);
-                v.w = __fadd_rn(v.w, add[x].w);
-            }
-    }
-    return v;
+    return (local / GROUP * t.blocks + rank) * GROUP + local % GROUP;
 }
 
 template <int ROWS>
 BT_DEVICE void finish_gates(const bt_gemm_small_task &t, const float *sums,
                             int rank, int column)
 {
-    const bt_gemm_gate &a = t.gate;
-    int gate = a.gate_first ? 0 : TILE / 2;
-    for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 8);
-         e += t.blocks * USERS) {
-        int row = e / (TILE / 8), in = e % (TILE / 8) * 4;
-        float4 x = total_four<ROWS>(t, sums, row, in + gate);
-        float4 by = total_four<ROWS>(t, sums, row, in + TILE / 2 - gate);
-        gate_four(a, t.end, x, by, row, column + in);
+    int gate = t.gate.gate_first ? 0 : TILE / 2;
+    int local = threadIdx.x / (TILE / 8), in = threadIdx.x % (TILE / 8) * 4;
+    for (int row; (row = row_of(t, rank, local)) < t.end.m;
+         local += USERS / (TILE / 8)) {
+        float x[4], by[4];
+        total<ROWS, 4>(x, t, sums, local, in + gate);
+        total<ROWS, 4>(by, t, sums, local, in + TILE / 2 - gate);
+        gate_four(t.gate, t.end, make_float4(x[0], x[1], x[2], x[3]),
+                  make_float4(by[0], by[1], by[2], by[3]), row, column + in);
     }
 }
 
-/* Whether totals are only rounded. Such ends are most of decoding, and four
- * results at a time need a quarter of the loads from other blocks. */
+/* Whether totals are only rounded. Such ends are most of decoding. */
 BT_DEVICE bool is_plain(const bt_gemm_end &e)
 {
     return !e.bias && !e.pre && !e.kind && !e.residual && !e.out_f32 &&
@@ -272,84 +292,110 @@ template <int ROWS>
 BT_DEVICE void finish_plain(const bt_gemm_small_task &t, const float *sums,
                             int rank, int column)
 {
-    for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 4);
-         e += t.blocks * USERS) {
-        int row = e / (TILE / 4), in = e % (TILE / 4) * 4;
-        if (column + in >= t.end.n)
-            continue;
-        float4 v = total_four<ROWS>(t, sums, row, in);
+    int local = threadIdx.x / (TILE / 4), in = threadIdx.x % (TILE / 4) * 4;
+    if (column + in >= t.end.n)
+        return;
+    for (int row; (row = row_of(t, rank, local)) < t.end.m;
+         local += USERS / (TILE / 4)) {
+        float v[4];
+        total<ROWS, 4>(v, t, sums, local, in);
         *(uint2 *)((uint16_t *)t.end.out + row * t.end.ldo + column + in) =
-            make_uint2(pack_bf16(v.x, v.y), pack_bf16(v.z, v.w));
+            make_uint2(pack_bf16(v[0], v[1]), pack_bf16(v[2], v[3]));
     }
 }
 
-/* Add the chunks of all blocks, and finish this block's share of the tile. */
 template <int ROWS>
 BT_DEVICE void finish(const bt_gemm_small_task &t, const float *sums, int rank,
                       int column)
 {
-    for (int e = rank * USERS + threadIdx.x; e < t.end.m * (TILE / 2);
-         e += t.blocks * USERS) {
-        int row = e / (TILE / 2), in = e % (TILE / 2) * 2;
+    int local = threadIdx.x / (TILE / 2), in = threadIdx.x % (TILE / 2) * 2;
+    if (column + in >= t.end.n)
+        return;
+#pragma unroll 1
+    for (int row; (row = row_of(t, rank, local)) < t.end.m;
+         local += USERS / (TILE / 2)) {
         float v[2];
-        if (column + in >= t.end.n)
-            continue;
-        total_two<ROWS>(v, t, sums, row, in);
+        total<ROWS, 2>(v, t, sums, local, in);
         end_two(t.end, v, row, column + in);
     }
 }
 
 /* ---- the kernel ---------------------------------------------------------- */
 
+/* Where things are in a block's shared memory. */
+template <int ROWS> struct small_memory {
+    uint8_t *stages;
+    uint64_t *full, *empty; /* (stages) */
+    uint64_t *received;     /* sums of all blocks */
+    float *sums;
+};
+
+template <int ROWS>
+BT_DEVICE small_memory<ROWS> memory_of(const bt_gemm_small_task &t,
+                                       uint8_t *memory)
+{
+    small_memory<ROWS> s;
+    s.stages = memory + (1024 - shared_address(memory) % 1024) % 1024;
+    s.full = (uint64_t *)(s.stages + t.stages * small<ROWS>::STAGE);
+    s.empty = s.full + t.stages;
+    s.received = s.empty + t.stages;
+    s.sums = (float *)(s.received + 2);
+    return s;
+}
+
+template <int ROWS>
+BT_DEVICE void init(const bt_gemm_small_task &t, const small_memory<ROWS> &s,
+                    int rank, int column)
+{
+    for (int i = 0; i < t.stages; i++) {
+        barrier_init(&s.full[i], 1);
+        barrier_init(&s.empty[i], USERS / 32);
+    }
+    barrier_init(s.received, 1);
+    barrier_init_done();
+    barrier_arrive_expect(s.received, bytes_sent<ROWS>(t, rank));
+    // The end would wait for it: a weight, too, and seldom in the L2.
+    if (t.end.bias)
+        prefetch(t.end.bias + column);
+}
+
 template <int ROWS, int TB>
 __global__ void __launch_bounds__(USERS + 32)
     gemm_small(const __grid_constant__ bt_gemm_small_task t)
 {
-    using C = small<ROWS>;
     extern __shared__ uint8_t memory[];
-    uint8_t *stages = memory + (1024 - shared_address(memory) % 1024) % 1024;
-    uint64_t *full = (uint64_t *)(stages + t.stages * C::STAGE);
-    uint64_t *empty = full + t.stages;
-    float *sums = (float *)(empty + t.stages);
+    small_memory<ROWS> s = memory_of<ROWS>(t, memory);
     int rank = blockIdx.x % t.blocks, tile = blockIdx.x / t.blocks;
     int column = tile * (t.gate.half ? TILE / 2 : TILE);
     int chunk = min(rank * t.per, t.chunks);
     int end = min(chunk + t.per, t.chunks), first = chunk * t.chunk_steps;
 
-    if (threadIdx.x == 0) {
-        for (int i = 0; i < t.stages; i++) {
-            barrier_init(&full[i], 1);
-            barrier_init(&empty[i], USERS / 32);
-        }
-        barrier_init_done();
-        // The end would wait for it: a weight, too, and seldom in the L2.
-        if (t.end.bias)
-            prefetch(t.end.bias + column);
-    }
+    if (threadIdx.x == 0)
+        init<ROWS>(t, s, rank, column);
     __syncthreads();
-    if (threadIdx.x >= USERS) {
-        int steps = min(end * t.chunk_steps, t.steps) - first;
-        if (threadIdx.x == USERS)
-            fetch<ROWS, TB>(t, stages, full, empty, column, first, steps);
-        __syncwarp();
-    } else {
-        grid_dependency_wait();
-        multiply<ROWS, TB>(t, stages, full, empty, chunk, end, rank > 0, sums);
+    if (t.blocks > 1)
+        cluster_arrive();
+    if (threadIdx.x == USERS)
+        fetch<ROWS, TB>(t, s.stages, s.full, s.empty, column, first,
+                        min(end * t.chunk_steps, t.steps) - first);
+    __syncwarp();
+    if (t.blocks > 1) // the barriers of all blocks are ready
+        cluster_wait();
+    if (threadIdx.x >= USERS)
+        return;
+    grid_dependency_wait();
+    multiply<ROWS, TB>(t, s.stages, s.full, s.empty, chunk, end, s.sums,
+                       s.received);
+    if (t.blocks > 1 && rank * GROUP < t.end.m)
+        barrier_wait(s.received, 0);
+    else
         named_sync(1, USERS);
-    }
-    if (t.blocks > 1)
-        cluster_sync();
-    if (threadIdx.x < USERS) {
-        if (t.gate.half)
-            finish_gates<ROWS>(t, sums, rank, column);
-        else if (is_plain(t.end))
-            finish_plain<ROWS>(t, sums, rank, column);
-        else
-            finish<ROWS>(t, sums, rank, column);
-    }
-    // Others may still read this block's sums.
-    if (t.blocks > 1)
-        cluster_sync();
+    if (t.gate.half)
+        finish_gates<ROWS>(t, s.sums, rank, column);
+    else if (is_plain(t.end))
+        finish_plain<ROWS>(t, s.sums, rank, column);
+    else
+        finish<ROWS>(t, s.sums, rank, column);
 }
 
 /* ---- launches ------------------------------------------------------------ */
@@ -358,8 +404,8 @@ template <int ROWS, int TB>
 static cudaError_t launch(const bt_gemm_small_task *t, void *stream)
 {
     using C = small<ROWS>;
-    int sums = t->blocks > 1 ? t->per : 1;
-    int bytes = 1024 + t->stages * (C::STAGE + 16) + sums * C::SUM * 4;
+    int bytes =
+        1024 + t->stages * (C::STAGE + 16) + 16 + sum_slots<ROWS>(*t).bytes();
     int tiles = (t->end.n + TILE - 1) / TILE;
     bt_cuda_kernel how = {};
     how.function = (const void *)gemm_small<ROWS, TB>;
@@ -369,7 +415,7 @@ static cudaError_t launch(const bt_gemm_small_task *t, void *stream)
     how.cluster = (unsigned)t->blocks;
     how.start = BT_START_EARLY;
     how.shared = (size_t)bytes;
-    how.shared_limit = HALF_BYTES;
+    how.shared_limit = WHOLE_BYTES;
     return launch_values(how, stream, *t);
 }
 
@@ -396,12 +442,22 @@ extern "C" int bt_gemm_small(bt_gemm_form form, int rows,
     }
 }
 
-extern "C" int bt_gemm_small_stages(int rows, int sums)
+template <int ROWS>
+static int stages_of(const bt_gemm_small_task *t, bool whole)
 {
-    return rows == 8    ? stages_of<8>(sums)
-           : rows == 16 ? stages_of<16>(sums)
-           : rows == 32 ? stages_of<32>(sums)
-                        : stages_of<64>(sums);
+    int left = (whole ? WHOLE_BYTES : HALF_BYTES) - 1024 - 16 -
+               sum_slots<ROWS>(*t).bytes();
+    int stages = left / (small<ROWS>::STAGE + 16);
+    return stages < 3 ? 0 : stages > MOST_STAGES ? MOST_STAGES : stages;
+}
+
+extern "C" int bt_gemm_small_stages(int rows, const bt_gemm_small_task *task,
+                                    bool whole)
+{
+    return rows == 8    ? stages_of<8>(task, whole)
+           : rows == 16 ? stages_of<16>(task, whole)
+           : rows == 32 ? stages_of<32>(task, whole)
+                        : stages_of<64>(task, whole);
 }
 
 extern "C" int bt_gemm_small_step(int rows)

@@ -164,8 +164,9 @@ int bt_gemm_small(bt_gemm_form form, int rows, const bt_gemm_small_task *task,
                   void *stream);
 /* Of k: the unit of its steps. */
 int bt_gemm_small_step(int rows);
-/* Stages that fit beside the sums of so many chunks; 0: too many sums. */
-int bt_gemm_small_stages(int rows, int sums);
+/* Stages that fit beside a block's sums in half or all of a multiprocessor's
+ * shared memory; 0: too many sums. */
+int bt_gemm_small_stages(int rows, const bt_gemm_small_task *task, bool whole);
 /* rows as above, tile 32 or 64. Other sources than given rows: 8 rows. */
 int bt_gemm_narrow(bt_gemm_form form, int rows, int tile, bt_gemm_source source,
                    const bt_gemm_narrow_task *task, void *stream);
