@@ -26,7 +26,8 @@ enum {
     USERS = 128, /* threads that multiply */
     GROUP = 8,   /* rows of a that one block finishes */
     MOST_STAGES = 16,
-    LEFT = 4, /* steps to ask for when the next kernel may start */
+    LEFT = 4,    /* steps to ask for when the next kernel may start */
+    PACE = 1200, /* cycles between early stages of gated products */
     /* Of shared memory. Half of a multiprocessor's leaves the other half to the
      * next product's first weights. */
     HALF_BYTES = (228 << 10) / 2 - 1024,
@@ -77,9 +78,14 @@ BT_DEVICE void fetch(const bt_gemm_small_task &t, uint8_t *stages,
     uint64_t policy = policy_evict_first(); // weights are read once
     if (!t.b_ready)
         grid_dependency_wait();
-    for (int i = 0; i < early; i++)
+    // These are so many that all at once would delay the kernel before.
+    int pace = t.gate.half && t.b_ready ? PACE : 0;
+    for (long long i = 0, start = clock64(); i < early; i++) {
+        while (clock64() - start < i * pace)
+            ;
         load_weights<ROWS, TB>(t, stages + i * C::STAGE, &full[i], row,
-                               (first + i) * C::STEP, policy);
+                               (first + (int)i) * C::STEP, policy);
+    }
     if (t.b_ready)
         grid_dependency_wait();
     for (int i = 0; i < early; i++)
