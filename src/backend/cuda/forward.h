@@ -27,6 +27,9 @@ template <int D> struct kernel_traits {
     static constexpr int stages = D == 64 ? 4 : D == 192 ? 3 : 2;
     /* Of a thread's D / 8 times four floats, see forward_end.h. */
     static constexpr int acc_shared = D == 64 ? 4 : 5;
+    /* Whether a group passes over the last pairs of an item of which it sees
+     * nothing. */
+    static constexpr bool passes = D == 64;
     static constexpr int prefetched = D == 128 ? 11 : D == 192 ? 8 : 0;
 };
 
@@ -55,6 +58,7 @@ typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
     int tiles; /* of keys */
+    int hidden; /* see bt_work_tile */
     int pass;  /* FIXUP only */
 } work;
 
@@ -216,7 +220,8 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
     int tiles = count_tiles<D>(p, &j->tile);
     barrier_wait(&s->q_empty[l->q.index], l->q.phase ^ 1);
     s->item[l->q.index] =
-        work{ j->item, j->tile.row, j->tile.rows, j->head, tiles, pass };
+        work{ j->item, j->tile.row,    j->tile.rows, j->head,
+              tiles,   j->tile.hidden, pass };
     barrier_arrive_expect(full, sizeof(s->q[0]));
     load_tile<D, kernel_traits<D>::rows>(s->q[l->q.index], &p->q, j->head,
                                          j->tile.row, full);
