@@ -250,8 +250,7 @@ static size_t keys_seen(const bt_bands *bands, const bt_band *band, size_t row)
 {
     size_t keys = 0;
     for (size_t k = 0; k < band->spans; k++) {
-        bauta_span span =
-            bt_band_span_at(&bands->spans[band->span + k], row);
+        bauta_span span = bt_band_span_at(&bands->spans[band->span + k], row);
         keys += span.hi - span.lo;
     }
     return keys;

@@ -57,9 +57,9 @@ typedef struct forward_params {
 typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
-    int tiles; /* of keys */
+    int tiles;  /* of keys */
     int hidden; /* see bt_work_tile */
-    int pass;  /* FIXUP only */
+    int pass;   /* FIXUP only */
 } work;
 
 /* And a tile of keys. */
@@ -219,9 +219,8 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
     uint64_t *full = &s->q_full[l->q.index];
     int tiles = count_tiles<D>(p, &j->tile);
     barrier_wait(&s->q_empty[l->q.index], l->q.phase ^ 1);
-    s->item[l->q.index] =
-        work{ j->item, j->tile.row,    j->tile.rows, j->head,
-              tiles,   j->tile.hidden, pass };
+    s->item[l->q.index] = work{ j->item, j->tile.row,    j->tile.rows, j->head,
+                                tiles,   j->tile.hidden, pass };
     barrier_arrive_expect(full, sizeof(s->q[0]));
     load_tile<D, kernel_traits<D>::rows>(s->q[l->q.index], &p->q, j->head,
                                          j->tile.row, full);
