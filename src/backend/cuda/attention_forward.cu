@@ -361,6 +361,11 @@ __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
     forward_shared<D> *s = (forward_shared<D> *)memory;
     const int arrivals = kernel_traits<D>::groups * 4 * WARP_ARRIVALS;
 
+    if (FIXUP) {
+        grid_dependency_wait();
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter))
+            return;
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < kernel_traits<D>::queries; i++) {
             barrier_init(&s->q_full[i], 1);

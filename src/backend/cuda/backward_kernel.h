@@ -198,6 +198,10 @@ BT_DEVICE void compute_items(const backward_params *p,
     // Group 0 issues first.
     if (b.group == GROUPS - 1)
         order_arrive<GROUPS, kernel_traits::ordered>(b.group);
+    // The loaders are ahead: they need nothing of the kernel before this one,
+    // which makes delta.
+    if (!KEYS)
+        grid_dependency_wait();
     bool more = begin_item(&b, p, s);
     while (more) {
         use_row_stats(&b);
@@ -237,7 +241,20 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
     const int warps = GROUPS * 4; // that compute
     const bool split = stationary_layout<D, KEYS>::split;
+    const bool fixup = MODE & FIXUP;
 
+    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
+    // its blocks begin while the last ones of dQ still compute. (What both need
+    // is there: those of dQ let others begin only when they have it.)
+    if (fixup) {
+        if (!KEYS)
+            grid_dependency_wait();
+        launch_dependents();
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter)) {
+            grid_dependency_wait(); // see below
+            return;
+        }
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
@@ -261,12 +278,8 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         barrier_init_done();
     }
     __syncthreads();
-    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
-    // its blocks begin while the last ones of dQ still compute. (What both need
-    // is there: those of dQ let others begin only when they have it.)
-    if (!KEYS)
-        grid_dependency_wait();
-    launch_dependents();
+    if (KEYS && !fixup)
+        launch_dependents();
 
     if (threadIdx.x < GROUP) {
         if (GROUPS > 1)
@@ -277,8 +290,13 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
             load_stationary<D, GROUPS, STAGES, KEYS>(&p, s);
         else if (threadIdx.x == 64)
             load_second<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
-        else if (threadIdx.x >= 96 && !(MODE & FIXUP))
+        else if (threadIdx.x >= 96 && !fixup) {
+            if (!KEYS) {
+                grid_dependency_wait();
+                launch_dependents();
+            }
             store_empty<D, KEYS>(&p);
+        }
         // Kernels that wait for this one then wait for the previous one, too.
         if (KEYS)
             grid_dependency_wait();

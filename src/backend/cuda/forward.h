@@ -286,14 +286,9 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
     if (FIXUP) {
-        grid_dependency_wait();
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
-            uint4 tile_info = { 0, 0, 0, 0 };
-            if (mine < p->items)
-                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
-            bool bad =
-                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
+            bool bad = mine < p->items && item_is_bad(p->nonfinite_fixup, mine);
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
@@ -302,9 +297,6 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             }
             __syncwarp();
         }
-        if (lane == 0 && blockIdx.x == 0)
-            *p->tile_counter =
-                0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
         // The first item follows from the block's index; the others are
         // claimed as late as the latency can still be hidden.
