@@ -1,24 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* attention_delta.cu - rowsum(dO * O), which the gradients of the scores need.
- */
-#include "backend/cuda/backward.h"
+/* attention_delta.cu - rowsum(dO * O) for kernels that do not make it
+ * themselves (see backward_delta.h): those of biases, dense documents and large
+ * heads. */
+#include "backend/cuda/backward_delta.h"
 
 enum { HEADS = 4 }; // of a block
-
-/* Sum of the products of eight bf16. */
-BT_DEVICE float dot_eight(uint4 a, uint4 b)
-{
-    uint32_t x[4] = { a.x, a.y, a.z, a.w }, y[4] = { b.x, b.y, b.z, b.w };
-    float sum = 0.0f;
-#pragma unroll
-    for (int i = 0; i < 4; i++) {
-        sum =
-            fmaf(__uint_as_float(x[i] << 16), __uint_as_float(y[i] << 16), sum);
-        sum = fmaf(__uint_as_float(x[i] & 0xffff0000),
-                   __uint_as_float(y[i] & 0xffff0000), sum);
-    }
-    return sum;
-}
 
 /* What a thread loads for one head: 16 bytes of each of its rows in O and dO,
  * and their lse. */
@@ -64,10 +50,7 @@ BT_DEVICE void store_rows(const delta_params *p, bt_loop_step step, int head,
 #pragma unroll
     for (int i = 0; i < of::rounds; i++) {
         int mine = first + i * of::apart;
-        float sum = dot_eight(from->a[i], from->b[i]);
-#pragma unroll
-        for (int k = of::lanes / 2; k > 0; k /= 2)
-            sum += __shfl_xor_sync(~0u, sum, k);
+        float sum = sum_lanes<D>(dot_eight(from->a[i], from->b[i]));
         if (lane)
             continue;
         bool real = mine < step.rows;
