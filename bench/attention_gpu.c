@@ -3,18 +3,19 @@
  *
  *     attention_gpu [--json] [case ...]
  *
- * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64) in every case,
- * forward and backward. Useful work only: 4 * head_dim * visible pairs * heads
- * operations forward and 10 backward (five products, though some kernels make
- * seven, and eight for heads over 128), so what a mask hides and a kernel
- * computes all the same counts as lost time. "one" and "two" are the backward
- * pass of all documents by one kernel or by two, of which "backward" chooses,
- * see BT_DENSE_QUERIES; "plan" is the host time of updating the plan. The last
- * cases have a softcap or a bias; with a table or a tensor the backward pass
- * also makes its gradient. A tensor is shared by all sequences, and if they are
- * long by all heads. Each figure is the median of single passes between two
- * events, after warm-up; the inputs (200 MB) do not fit the L2.
- * attention_gpu.py times other libraries on the same cases. */
+ * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64), or 64 short
+ * sequences and 1,024 columns; forward and backward. Useful work only: 4 *
+ * head_dim * visible pairs * heads operations forward and 10 backward (five
+ * products, though some kernels make seven, and eight for heads over 128), so
+ * what a mask hides and a kernel computes all the same counts as lost time.
+ * "one" and "two" are the backward pass of all documents by one kernel or by
+ * two, of which "backward" chooses, see BT_DENSE_QUERIES; "plan" is the host
+ * time of updating the plan. The last cases have a softcap or a bias; with a
+ * table or a tensor the backward pass also makes its gradient. A tensor is
+ * shared by all sequences, and if they are long by all heads. Each figure is
+ * the median of single passes between two events, after warm-up; the inputs
+ * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
+ * same cases. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
@@ -27,6 +28,7 @@
 #include <time.h>
 
 enum { TOKENS = 16384, WIDTH = 2048, WARM = 5, RUNS = 25 };
+enum { ELEMENTS = 65536 * 1024 }; /* of the largest tensor */
 
 static void need(bool failed, const char *what)
 {
@@ -109,44 +111,53 @@ static const struct bench_case {
     sequence_fn *sequence;
     size_t time, head_dim, group; /* query heads that share a key head */
     int bias;
+    size_t tokens, width; /* 0: TOKENS and WIDTH */
 } cases[] = {
-    { "causal_d128_16k", sequence_causal, 16384, 128, 1, NONE },
-    { "causal_d64_8k", sequence_causal, 8192, 64, 1, NONE },
-    { "window1024_d128_8k", sequence_window, 8192, 128, 1, NONE },
-    { "documents8_d128_8k", sequence_documents, 8192, 128, 1, NONE },
-    { "prefix1024_d128_8k", sequence_prefix, 8192, 128, 1, NONE },
-    { "all_d128_8k", sequence_all, 8192, 128, 1, NONE },
-    { "all_d64_8k", sequence_all, 8192, 64, 1, NONE },
-    { "causal_d128_8k", sequence_causal, 8192, 128, 1, NONE },
-    { "causal_d128_4k", sequence_causal, 4096, 128, 1, NONE },
-    { "causal_d128_2k", sequence_causal, 2048, 128, 1, NONE },
-    { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4, NONE },
-    { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1, NONE },
-    { "window1024_d64_8k", sequence_window, 8192, 64, 1, NONE },
-    { "documents8_d64_8k", sequence_documents, 8192, 64, 1, NONE },
-    { "causal_d64_16k", sequence_causal, 16384, 64, 1, NONE },
-    { "causal_d64_4k", sequence_causal, 4096, 64, 1, NONE },
-    { "causal_d64_2k", sequence_causal, 2048, 64, 1, NONE },
-    { "causal_d96_8k", sequence_causal, 8192, 96, 1, NONE },
-    { "causal_d192_8k", sequence_causal, 8192, 192, 1, NONE },
-    { "causal_d256_8k", sequence_causal, 8192, 256, 1, NONE },
-    { "all_d256_8k", sequence_all, 8192, 256, 1, NONE },
-    { "window1024_d256_8k", sequence_window, 8192, 256, 1, NONE },
-    { "softcap_causal_d128_8k", sequence_causal, 8192, 128, 1, SOFTCAP },
-    { "softcap_causal_d256_8k", sequence_causal, 8192, 256, 1, SOFTCAP },
-    { "alibi_causal_d128_8k", sequence_causal, 8192, 128, 1, SLOPES },
-    { "alibi_causal_d64_8k", sequence_causal, 8192, 64, 1, SLOPES },
-    { "table_all_d64_512", sequence_all, 512, 64, 1, TABLE },
-    { "all_d64_512", sequence_all, 512, 64, 1, NONE },
-    { "tensor_all_d64_512", sequence_all, 512, 64, 1, TENSOR },
-    { "tensor_causal_d128_8k", sequence_causal, 8192, 128, 1, TENSOR },
+    { "causal_d128_16k", sequence_causal, 16384, 128, 1, NONE, 0, 0 },
+    { "causal_d64_8k", sequence_causal, 8192, 64, 1, NONE, 0, 0 },
+    { "window1024_d128_8k", sequence_window, 8192, 128, 1, NONE, 0, 0 },
+    { "documents8_d128_8k", sequence_documents, 8192, 128, 1, NONE, 0, 0 },
+    { "prefix1024_d128_8k", sequence_prefix, 8192, 128, 1, NONE, 0, 0 },
+    { "all_d128_8k", sequence_all, 8192, 128, 1, NONE, 0, 0 },
+    { "all_d64_8k", sequence_all, 8192, 64, 1, NONE, 0, 0 },
+    { "causal_d128_8k", sequence_causal, 8192, 128, 1, NONE, 0, 0 },
+    { "causal_d128_4k", sequence_causal, 4096, 128, 1, NONE, 0, 0 },
+    { "causal_d128_2k", sequence_causal, 2048, 128, 1, NONE, 0, 0 },
+    { "causal_d128_16k_gqa4", sequence_causal, 16384, 128, 4, NONE, 0, 0 },
+    { "sinks_window1024_d128_8k", sequence_sinks, 8192, 128, 1, NONE, 0, 0 },
+    { "window1024_d64_8k", sequence_window, 8192, 64, 1, NONE, 0, 0 },
+    { "documents8_d64_8k", sequence_documents, 8192, 64, 1, NONE, 0, 0 },
+    { "causal_d64_16k", sequence_causal, 16384, 64, 1, NONE, 0, 0 },
+    { "causal_d64_4k", sequence_causal, 4096, 64, 1, NONE, 0, 0 },
+    { "causal_d64_2k", sequence_causal, 2048, 64, 1, NONE, 0, 0 },
+    { "causal_d96_8k", sequence_causal, 8192, 96, 1, NONE, 0, 0 },
+    { "causal_d192_8k", sequence_causal, 8192, 192, 1, NONE, 0, 0 },
+    { "causal_d256_8k", sequence_causal, 8192, 256, 1, NONE, 0, 0 },
+    { "all_d256_8k", sequence_all, 8192, 256, 1, NONE, 0, 0 },
+    { "window1024_d256_8k", sequence_window, 8192, 256, 1, NONE, 0, 0 },
+    { "softcap_causal_d128_8k", sequence_causal, 8192, 128, 1, SOFTCAP, 0, 0 },
+    { "softcap_causal_d256_8k", sequence_causal, 8192, 256, 1, SOFTCAP, 0, 0 },
+    { "alibi_causal_d128_8k", sequence_causal, 8192, 128, 1, SLOPES, 0, 0 },
+    { "alibi_causal_d64_8k", sequence_causal, 8192, 64, 1, SLOPES, 0, 0 },
+    { "table_all_d64_512", sequence_all, 512, 64, 1, TABLE, 0, 0 },
+    { "all_d64_512", sequence_all, 512, 64, 1, NONE, 0, 0 },
+    { "tensor_all_d64_512", sequence_all, 512, 64, 1, TENSOR, 0, 0 },
+    { "tensor_causal_d128_8k", sequence_causal, 8192, 128, 1, TENSOR, 0, 0 },
+    { "causal_d64_64x1k", sequence_causal, 1024, 64, 1, NONE, 65536, 1024 },
+    { "causal_d64_64x512", sequence_causal, 512, 64, 1, NONE, 32768, 1024 },
+    { "documents8x1k_d128_8k", sequence_causal, 1024, 128, 1, NONE, 0, 0 },
 };
+
+static size_t tokens_of(const struct bench_case *c)
+{
+    return c->tokens ? c->tokens : TOKENS;
+}
 
 static bauta_mask *case_mask(const struct bench_case *c)
 {
     bauta_error err = { 0 };
-    bauta_mask *parts[TOKENS / 512] = { NULL }, *mask = NULL;
-    size_t count = TOKENS / c->time;
+    bauta_mask *parts[64] = { NULL }, *mask = NULL;
+    size_t count = tokens_of(c) / c->time;
     for (size_t i = 0; i < count; i++)
         need(c->sequence(&parts[i], c->time, &err), err.message);
     need(bauta_mask_pack(&mask, count, (const bauta_mask *const *)parts, &err),
@@ -324,7 +335,8 @@ static void measure_plan(setup *s, const bauta_mask *mask, bool json)
     float us[RUNS];
     for (int i = 0; i < RUNS; i++) {
         double start = now();
-        need(bt_cuda_plan_update(s->plan, mask, 0, TOKENS, 0, NULL, &err),
+        need(bt_cuda_plan_update(s->plan, mask, 0, tokens_of(s->c), 0, NULL,
+                                 &err),
              err.message);
         need(bt_cuda_plan_complete(s->plan, NULL, &err), err.message);
         us[i] = (float)(now() - start);
@@ -347,7 +359,7 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     bauta_attention_shape shape = BAUTA_ATTENTION_SHAPE_INIT;
     setup s = { .c = c, .x = x, .lse = lse };
 
-    shape.heads = WIDTH / c->head_dim;
+    shape.heads = (c->width ? c->width : WIDTH) / c->head_dim;
     shape.kv_heads = shape.heads / c->group;
     shape.head_dim = c->head_dim;
     s.shape = shape;
@@ -360,7 +372,7 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     bool both = c->head_dim <= 128 && c->bias == NONE;
     for (int i = 0; i < 2 && both; i++) {
         bt_cuda_plan_set_dense(s.plan, i ? 0 : SIZE_MAX);
-        need(bt_cuda_plan_update(s.plan, mask, 0, TOKENS, 0, NULL, &err),
+        need(bt_cuda_plan_update(s.plan, mask, 0, tokens_of(c), 0, NULL, &err),
              err.message);
         measure(&s, i ? "one" : "two", backward, 5.0, json);
     }
@@ -377,8 +389,8 @@ int main(int argc, char **argv)
     void *lse = NULL;
 
     for (uint32_t i = 0; i < TENSORS; i++)
-        x[i] = random_tensor((size_t)TOKENS * WIDTH, i);
-    need(cudaMalloc(&lse, sizeof(float) * TOKENS * WIDTH / 64), "cudaMalloc");
+        x[i] = random_tensor(ELEMENTS, i);
+    need(cudaMalloc(&lse, sizeof(float) * ELEMENTS / 64), "cudaMalloc");
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         bool wanted = from == argc;
         for (int a = from; a < argc; a++)

@@ -4,7 +4,7 @@
 #include "mask/work_list.h"
 
 #include "base/error.h"
-#include "mask/plan.h"
+#include "mask/mask.h"
 #include "masks.h"
 #include "testing.h"
 
@@ -115,23 +115,47 @@ static void check_halves(const bauta_mask *mask, size_t first,
     }
 }
 
-/* Tiles are those of the plan, whichever way the bits are shared. */
-static void check_tiles(const bauta_mask *mask, size_t first, size_t rows,
-                        size_t most, const bt_worklist *list)
+/* Whether rows 64 g to 64 g + 63 of a tile see something of a pair. */
+static bool group_sees(const bauta_mask *mask, size_t first,
+                       const bt_work_tile *tile, size_t g, size_t key)
 {
-    bauta_plan *plan = NULL;
-    assert_int_equal(bt_plan_create(&plan, mask, first, rows, most, NULL), 0);
-    assert_int_equal(plan->tile_count, list->tile_count);
-    for (size_t t = 0; t < list->tile_count; t++) {
-        const bt_work_tile *tile = &list->tiles[t];
-        size_t i = 0;
-        while (plan->tiles[i].row != (size_t)tile->row)
-            assert_true(++i < plan->tile_count);
-        assert_int_equal(plan->tiles[i].rows, tile->rows);
-        if (tile->pairs)
-            assert_int_equal(plan->blocks[plan->tiles[i].grid].key, tile->key);
+    for (size_t i = 64 * g; i < 64 * g + 64 && i < (size_t)tile->rows; i++)
+        for (size_t j = key; j < key + BT_PAIR; j++)
+            if (j < bauta_mask_keys(mask) &&
+                bauta_mask_visible(mask, first + (size_t)tile->row + i, j))
+                return true;
+    return false;
+}
+
+/* Groups are told which last pairs they see nothing of: as many as there are,
+ * but never all pairs of the tile. */
+static void check_hidden(const bauta_mask *mask, size_t first,
+                         const bt_worklist *list, const bt_work_tile *tile)
+{
+    for (size_t g = 0; 64 * g < (size_t)tile->rows; g++) {
+        int32_t hidden = tile->hidden >> 8 * g & 0xff, before = 0, seen = 0;
+        for (int32_t r = tile->run; before < tile->pairs; r++)
+            for (int32_t k = 0; k < list->runs[r].count; k++) {
+                size_t key = (size_t)list->runs[r].key + (size_t)k * BT_PAIR;
+                before++;
+                if (group_sees(mask, first, tile, g, key))
+                    seen = before;
+            }
+        seen = seen ? seen : tile->pairs > 0;
+        assert_int_equal(tile->pairs - hidden, seen);
     }
-    bauta_plan_free(plan);
+}
+
+/* A tile has rows of one origin, and no more than `most`. */
+static void check_tile(const bauta_mask *mask, size_t first, size_t most,
+                       const bt_work_tile *tile)
+{
+    assert_in_range(tile->rows, 1, most);
+    for (size_t i = 0; i < (size_t)tile->rows; i++) {
+        size_t row = first + (size_t)tile->row + i;
+        if (bt_mask_spans(mask, row).count)
+            assert_int_equal(bt_mask_rows(mask)->origin[row], tile->key);
+    }
 }
 
 static void check_list(const bauta_mask *mask, size_t first, size_t rows,
@@ -154,6 +178,8 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
                     seen[j],
                     bauta_mask_visible(mask, first + (size_t)tile->row + i, j));
         }
+        check_tile(mask, first, most, tile);
+        check_hidden(mask, first, list, tile);
         for (int32_t r = tile->run; pairs < tile->pairs; r++) {
             check_halves(mask, first, tile, &list->runs[r]);
             pairs += list->runs[r].count;
@@ -161,7 +187,6 @@ static void check_list(const bauta_mask *mask, size_t first, size_t rows,
     }
     assert_int_equal(total, rows);
     assert_int_equal(empty, list->empty_count);
-    check_tiles(mask, first, rows, most, list);
     free(seen);
 }
 
@@ -199,6 +224,25 @@ static void causal_tiles_share_the_bits_of_the_diagonal(void **state)
     assert_int_equal(list.bits_count, 1);
     assert_int_equal(list.run_count, 15); // the first tile has no full run
     assert_int_equal(list.tiles[0].pairs, 8);
+    bt_worklist_release(&list);
+    bauta_mask_free(mask);
+}
+
+/* 1,024 rows in tiles of 192: the one of 64 rows sees one pair, not eight. */
+static void the_shortest_tile_of_a_causal_mask_comes_first(void **state)
+{
+    bauta_mask *mask = NULL;
+    bt_worklist list = { 0 };
+    int32_t pairs = 0;
+    (void)state;
+    assert_int_equal(bauta_mask_causal(&mask, 1024, 1024, NULL), 0);
+    list_of(&list, mask, 0, 1024, 192, 192);
+    assert_int_equal(list.tile_count, 6);
+    for (size_t t = 0; t < list.tile_count; t++)
+        pairs += list.tiles[t].pairs;
+    assert_int_equal(pairs, 1 + 2 + 4 + 5 + 7 + 8);
+    assert_int_equal(list.tiles[5].row, 0);
+    assert_int_equal(list.tiles[5].rows, 64);
     bt_worklist_release(&list);
     bauta_mask_free(mask);
 }
@@ -245,6 +289,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(list_equals_the_mask),
         cmocka_unit_test(causal_tiles_share_the_bits_of_the_diagonal),
+        cmocka_unit_test(the_shortest_tile_of_a_causal_mask_comes_first),
         cmocka_unit_test(rows_that_follow_a_rule_share_bits_too),
         cmocka_unit_test(more_rows_than_the_mask_has_are_refused),
     };

@@ -245,10 +245,43 @@ void bt_bands_release(bt_bands *bands)
 
 /* ---- Tiles of rows ------------------------------------------------------- */
 
+/* How many keys row `row` of a band sees. */
+static size_t keys_seen(const bt_bands *bands, const bt_band *band, size_t row)
+{
+    size_t keys = 0;
+    for (size_t k = 0; k < band->spans; k++) {
+        bauta_span span = bt_band_span_at(&bands->spans[band->span + k], row);
+        keys += span.hi - span.lo;
+    }
+    return keys;
+}
+
+/* Where the tile that begins at `row` ends at the latest. Some tile of an
+ * origin has fewer rows than the others, and takes as long as if it had as
+ * many. So it is the first one, if the last row sees more than the first one
+ * does, as under a causal mask. Tiles then end at multiples of 64 rows. */
+static size_t tile_end(const bt_row_tile *tile, const bt_bands *bands,
+                       size_t row, size_t most)
+{
+    size_t at = tile->next_origin - (tile->next_origin > 0);
+    while (at < bands->origin_count && bands->origins[at].row_end <= row)
+        at++;
+    if (at == bands->origin_count)
+        return row + most;
+    const bt_origin_group *origin = &bands->origins[at];
+    const bt_band *first = &bands->at[origin->band];
+    const bt_band *last = &bands->at[origin->band_end - 1];
+    if (keys_seen(bands, first, 0) >= keys_seen(bands, last, last->rows - 1))
+        return row + most;
+    size_t rows = (origin->row_end - origin->row + 63) / 64 * 64;
+    size_t end = origin->row + rows;
+    return end - (end - row - 1) / most * most;
+}
+
 bool bt_row_tile_next(bt_row_tile *tile, const bt_bands *bands, size_t most)
 {
     size_t row = tile->row + tile->rows, band = tile->band;
-    size_t end = bt_size_min(bands->rows, row + most);
+    size_t end = bt_size_min(bands->rows, tile_end(tile, bands, row, most));
     if (row == end)
         return false;
     while (bands->at[band].row + bands->at[band].rows <= row)

@@ -111,6 +111,24 @@ static bauta_status add_bits(bt_worklist *list, const bt_bands *bands,
     return bt_scan_remember(&list->scan, run->bits, err);
 }
 
+/* bt_work_tile.hidden of a tile whose runs are those from `first` on. */
+static int32_t hidden_pairs(const bt_worklist *list, size_t first, size_t pairs)
+{
+    uint32_t hidden = 0;
+    for (uint32_t g = 0; g < 4; g++) {
+        size_t count = 0;
+        for (size_t r = list->run_count; r > first; r--) {
+            const bt_work_run *run = &list->runs[r - 1];
+            if (run->halves >> 2 * g & 3) // -1 has all bits
+                break;
+            count += (size_t)run->count;
+        }
+        count = bt_size_min(count, pairs - 1);
+        hidden |= (uint32_t)bt_size_min(count, 127) << 8 * g;
+    }
+    return (int32_t)hidden;
+}
+
 static bauta_status add_tile(bt_worklist *list, const bt_bands *bands,
                              const bt_row_tile *tile, size_t row, size_t plan,
                              bauta_error *err)
@@ -144,7 +162,8 @@ static bauta_status add_tile(bt_worklist *list, const bt_bands *bands,
                         (int32_t)first,
                         (int32_t)pairs,
                         pairs ? (int32_t)tile->origin : 0,
-                        (int32_t)plan };
+                        (int32_t)plan,
+                        pairs ? hidden_pairs(list, first, pairs) : 0 };
     list->empty_count += pairs == 0;
     return BAUTA_OK;
 }

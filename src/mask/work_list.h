@@ -23,6 +23,8 @@ typedef struct bt_work_tile {
     int32_t pairs;     /* that its runs have together; 0: sees nothing */
     int32_t key;       /* its rows' origin: chunks are counted from there */
     int32_t plan;      /* which one of several */
+    int32_t hidden;    /* byte g: of how many of its last pairs, not of all,
+                          rows 64 g to 64 g + 63 see nothing (at most 127) */
 } bt_work_tile;
 
 /* `count` consecutive pairs, the first one beginning at `key`. */

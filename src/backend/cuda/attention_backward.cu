@@ -339,6 +339,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     tensor tk = { "k", k, keys, kv_heads, k_token, k_head };
     tensor tv = { "v", v, keys, kv_heads, v_token, v_head };
     tensor tdo = { "dout", dout, rows, heads, out_token, out_head };
+    tensor to = { "out", out, rows, heads, out_token, out_head };
     tensor tdq = { "dq", dq, rows, heads, q_token, q_head };
     tensor tdk = { "dk", dk, keys, kv_heads, k_token, k_head };
     tensor tdv = { "dv", dv, keys, kv_heads, v_token, v_head };
@@ -352,6 +353,8 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     status =
         fill_params(&p, plan, &plan->over_keys, queries, values, made_q, err);
     if (!status)
+        status = encode_tensor(&p.out, plan, &to, GROUP_ROWS, err);
+    if (!status)
         status = fill_params(&p_kv, plan, &plan->over_queries, values, queries,
                              made_kv, err);
     if (!status)
@@ -362,7 +365,9 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
     int group = (int)(heads / kv_heads);
     p.lse = lse;
     p.delta = plan->delta;
-    p_kv.row_stats = p_dense.row_stats = (const step_stats *)plan->row_stats;
+    p.row_stats = p_kv.row_stats = p_dense.row_stats =
+        (step_stats *)plan->row_stats;
+    p.step_list = plan->steps;
     p.inner = p_kv.share = p_dense.share = 1;
     p.share = p_kv.inner = p_dense.inner = group;
     p.scale = p_kv.scale = p_dense.scale = scale;
@@ -414,6 +419,9 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             bt_cuda_launch_anchors(&p.bias, plan, true, (cudaStream_t)stream);
         p_kv.bias = p.bias;
     }
+    // Without biases the kernel of dQ makes delta, but not for dense documents.
+    if (!bias && width <= 128 && !plan->dense_step_count)
+        steps = 0;
     if (!result)
         result = launch_all(width, bias, &delta, steps, &p, blocks, &p_kv,
                             blocks_kv, (cudaStream_t)stream);

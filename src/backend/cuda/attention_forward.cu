@@ -78,6 +78,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
     int left = next_item(s, q);
     if (left == 0)
         return;
+    left -= hidden_of<D, FIXUP>(s, q.index, group);
     // Group 0 issues first.
     if (group == groups - 1)
         named_arrive(BARRIER_ORDER, 2 * GROUP);
@@ -117,7 +118,16 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         bool last = left == 0;
         int stage_pass = pass;
         stage = q.index;
+        int hidden = 0;
         if (last) {
+            hidden = hidden_of<D, FIXUP>(s, q.index, group);
+            for (int i = 0; i < hidden; i++) {
+                barrier_wait(&s->k_full[k.index], k.phase);
+                named_sync(order_barrier, 2 * GROUP);
+                named_arrive(next_order_barrier, 2 * GROUP);
+                consumer_release(&s->k_empty[k.index]);
+                pipeline_advance(&k, stages);
+            }
             if (storing >= 0)
                 consumer_release_stored(&s->q_empty[storing]);
             storing = -1;
@@ -125,6 +135,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
             left = next_item(s, q);
             if (left == 0)
                 break;
+            left -= hidden_of<D, FIXUP>(s, q.index, group);
             if (FIXUP)
                 pass = s->item[q.index].pass;
             load_item_bias<D, BIAS>(&bias, p, s, q.index, row);
@@ -183,6 +194,11 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
         pipeline_advance(&v, stages);
         if (chunk_start) {
             if (last) {
+                for (; hidden > 0; hidden--) {
+                    barrier_wait(&s->v_full[v.index], v.phase);
+                    consumer_release(&s->v_empty[v.index]);
+                    pipeline_advance(&v, stages);
+                }
                 finish<D, FIXUP>(p, s, stage, o, prefetched, accumulated,
                                  may_overflow);
                 storing = stage;
@@ -345,6 +361,11 @@ __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
     forward_shared<D> *s = (forward_shared<D> *)memory;
     const int arrivals = kernel_traits<D>::groups * 4 * WARP_ARRIVALS;
 
+    if (FIXUP) {
+        grid_dependency_wait();
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter))
+            return;
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < kernel_traits<D>::queries; i++) {
             barrier_init(&s->q_full[i], 1);

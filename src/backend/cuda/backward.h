@@ -31,11 +31,14 @@ typedef struct step_stats {
 
 typedef struct backward_params {
     CUtensorMap stationary[2], streamed[2], grad[2];
+    CUtensorMap out; /* dQ */
     const bt_loop_tile *tiles;
     const bt_loop_run *runs;
     const uint64_t *bits;
-    const float *lse, *delta;    /* dQ: (rows, heads) */
-    const step_stats *row_stats; /* KEYS: (heads, places / STEP) */
+    const float *lse;              /* dQ: (rows, heads), as delta */
+    float *delta;                  /* see backward_delta.h */
+    step_stats *row_stats;         /* (heads, places / STEP) */
+    const bt_loop_step *step_list; /* dQ: (steps) */
     uint32_t *tile_counter;
     unsigned char *nonfinite_fixup;
     /* In five products: see backward_fused.h. */
@@ -120,17 +123,22 @@ template <int D, int KEYS> struct stationary_layout {
     /* The halves of a step have a pipeline each, and the second one has a stage
      * less: it is not needed while the sum runs. */
     static constexpr bool split = D > 128 && KEYS != MAKES_DV;
+    static constexpr bool sums_rows = !KEYS && D <= 128; /* see makes_delta */
 };
+
+/* The kernel makes delta, which others read. */
+template <int D, int KEYS, int MODE>
+constexpr bool makes_delta = stationary_layout<D, KEYS>::sums_rows && !MODE;
 
 template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     typedef stationary_layout<D, KEYS> of;
     uint16_t stationary[of::buffers][of::tensors][GROUPS][GROUP_ROWS * D];
     uint16_t streamed[STAGES][of::split ? 1 : 2][STEP * D];
-    /* held: gradients leave through it. split: the second halves. */
-    uint16_t more[of::in_registers ? GROUPS
-                  : of::split
-                      ? STAGES - 1
-                      : 1][of::in_registers || of::split ? STEP * D : 8];
+    /* sums_rows: tiles of O. held: gradients leave through it. split: the
+     * second halves. */
+    uint16_t more[of::sums_rows ? GROUPS
+                  : of::split   ? STAGES - 1
+                                : 1][of::sums_rows || of::split ? STEP * D : 8];
     step_stats rows[STAGES];
     int flags[STAGES]; /* see bt_loop_run */
     int bits[STAGES];
@@ -139,6 +147,7 @@ template <int D, int GROUPS, int STAGES, int KEYS> struct backward_shared {
     uint64_t stationary_full[of::buffers][GROUPS],
         stationary_empty[of::buffers][GROUPS];
     uint64_t streamed_full[STAGES], streamed_empty[STAGES];
+    uint64_t out_full[GROUPS], out_empty[GROUPS], delta_made[2];
     uint64_t second_full[of::split ? STAGES - 1 : 1];
     uint64_t second_empty[of::split ? STAGES - 1 : 1];
     /* BIASED: the first key of the step, or (KEYS) the head of its queries and
@@ -330,11 +339,7 @@ BT_DEVICE void load_items(const backward_params *p,
     if (MODE & FIXUP) {
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
-            uint4 tile_info = { 0, 0, 0, 0 };
-            if (mine < p->items)
-                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
-            bool bad =
-                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
+            bool bad = mine < p->items && item_is_bad(p->nonfinite_fixup, mine);
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
                 backward_job j =
@@ -344,9 +349,6 @@ BT_DEVICE void load_items(const backward_params *p,
             }
             __syncwarp();
         }
-        if (lane == 0 && blockIdx.x == 0)
-            *p->tile_counter =
-                0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
         // The first item follows from the block's index; the others are
         // claimed as late as the latency can still be hidden.
@@ -364,9 +366,21 @@ BT_DEVICE void load_items(const backward_params *p,
     }
 }
 
+/* makes_delta: a group's tile of O. */
+template <int D, int GROUPS, int STAGES, int KEYS>
+BT_DEVICE void load_out(const backward_params *p,
+                        backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                        const backward_work *w, int g, uint32_t phase)
+{
+    barrier_wait(&s->out_empty[g], phase ^ 1);
+    barrier_arrive_expect(&s->out_full[g], sizeof(s->more[0]));
+    load_tile<D, GROUP_ROWS>(s->more[g], &p->out, w->head,
+                             w->row + g * GROUP_ROWS, &s->out_full[g]);
+}
+
 /* One thread runs this: each group gets its stationary tiles as soon as it has
  * released the previous ones. */
-template <int D, int GROUPS, int STAGES, int KEYS>
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void load_stationary(const backward_params *p,
                                backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
@@ -388,6 +402,9 @@ BT_DEVICE void load_stationary(const backward_params *p,
                 load_tile<D, GROUP_ROWS>(s->stationary[stationary.index][i][g],
                                          &p->stationary[i], w.head,
                                          w.row + g * GROUP_ROWS, full);
+            if constexpr (makes_delta<D, KEYS, MODE>)
+                load_out<D, GROUPS, STAGES, KEYS>(p, s, &w, g,
+                                                  (uint32_t)items.index);
         }
         barrier_arrive(&s->item_empty[items.index]);
         pipeline_advance(&items, 2);

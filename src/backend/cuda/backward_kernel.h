@@ -26,6 +26,7 @@ BT_DEVICE void finish_item(thread_state<D, KEYS, MODE> *b,
         if (threadIdx.x % 32 == 0)
             tma_store_wait_read(); // the previous contents are stored
         __syncwarp();
+        b->storing = makes_delta<D, KEYS, MODE> && b->item_prefetched ? 0 : -1;
     } else {
         release_store_buffer(b, s);
         b->storing = buffer;
@@ -198,6 +199,10 @@ BT_DEVICE void compute_items(const backward_params *p,
     // Group 0 issues first.
     if (b.group == GROUPS - 1)
         order_arrive<GROUPS, kernel_traits::ordered>(b.group);
+    // The loaders are ahead: they need nothing of the kernel before this one,
+    // which may make delta.
+    if (!KEYS)
+        grid_dependency_wait();
     bool more = begin_item(&b, p, s);
     while (more) {
         use_row_stats(&b);
@@ -237,11 +242,28 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
     const int warps = GROUPS * 4; // that compute
     const bool split = stationary_layout<D, KEYS>::split;
+    const bool fixup = MODE & FIXUP;
+    const bool sums_rows = makes_delta<D, KEYS, MODE>;
 
+    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
+    // its blocks begin while the last ones of dQ still compute. (What both need
+    // is there: those of dQ let others begin only when they have it, or have
+    // made it: see copy_row_stats.)
+    if (fixup) {
+        if (!KEYS)
+            grid_dependency_wait();
+        launch_dependents();
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter)) {
+            grid_dependency_wait(); // see below
+            return;
+        }
+    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
-            barrier_init(&s->item_empty[i], warps * WARP_ARRIVALS + 2);
+            barrier_init(&s->item_empty[i],
+                         warps * WARP_ARRIVALS + 2 + sums_rows);
+            barrier_init(&s->delta_made[i], warps * WARP_ARRIVALS);
             tensor_map_prefetch(&p.stationary[i]);
             tensor_map_prefetch(&p.streamed[i]);
             tensor_map_prefetch(&p.grad[i]);
@@ -249,6 +271,10 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         for (int i = 0; i < GROUPS * stationary_layout<D, KEYS>::buffers; i++) {
             barrier_init(&s->stationary_full[0][0] + i, 1);
             barrier_init(&s->stationary_empty[0][0] + i, 4 * WARP_ARRIVALS);
+        }
+        for (int i = 0; i < GROUPS; i++) {
+            barrier_init(&s->out_full[i], 1);
+            barrier_init(&s->out_empty[i], 4 * WARP_ARRIVALS);
         }
         for (int i = 0; i < STAGES; i++) {
             barrier_init(&s->streamed_full[i], split ? 1 : 2);
@@ -261,12 +287,8 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         barrier_init_done();
     }
     __syncthreads();
-    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
-    // its blocks begin while the last ones of dQ still compute. (What both need
-    // is there: those of dQ let others begin only when they have it.)
-    if (!KEYS)
-        grid_dependency_wait();
-    launch_dependents();
+    if (KEYS && !fixup)
+        launch_dependents();
 
     if (threadIdx.x < GROUP) {
         if (GROUPS > 1)
@@ -274,11 +296,19 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         if (threadIdx.x < 32)
             load_items<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
         else if (threadIdx.x == 32)
-            load_stationary<D, GROUPS, STAGES, KEYS>(&p, s);
+            load_stationary<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
         else if (threadIdx.x == 64)
             load_second<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
-        else if (threadIdx.x >= 96 && !(MODE & FIXUP))
+        else if (threadIdx.x >= 96 && !fixup) {
+            if (!KEYS) {
+                grid_dependency_wait();
+                if (!sums_rows)
+                    launch_dependents();
+            }
             store_empty<D, KEYS>(&p);
+            if constexpr (sums_rows)
+                copy_row_stats(&p, s);
+        }
         // Kernels that wait for this one then wait for the previous one, too.
         if (KEYS)
             grid_dependency_wait();

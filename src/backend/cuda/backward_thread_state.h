@@ -5,6 +5,7 @@
 #ifndef BT_CUDA_BACKWARD_THREAD_STATE_H
 #define BT_CUDA_BACKWARD_THREAD_STATE_H
 
+#include "backend/cuda/backward_delta.h"
 #include "backend/cuda/backward_step.h"
 
 /* A group's position in the steps of an item. */
@@ -154,7 +155,34 @@ BT_DEVICE void prefetch_row_stats(thread_state<D, KEYS, MODE> *b,
         int mine = w->row + min(b->row + r * 8, w->rows - 1);
         size_t at = (size_t)mine * p->heads + w->head;
         b->lse_next[r] = __ldcg(p->lse + at);
-        b->delta_next[r] = __ldcg(p->delta + at);
+        if (!makes_delta<D, KEYS, MODE>)
+            b->delta_next[r] = __ldcg(p->delta + at);
+    }
+}
+
+/* makes_delta: or make them, when the item's tiles are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void make_delta(thread_state<D, KEYS, MODE> *b,
+                          const backward_params *p,
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+{
+    if constexpr (makes_delta<D, KEYS, MODE>) {
+        const backward_work *w = &s->item[b->items.index];
+        barrier_wait(&s->out_full[b->group], (uint32_t)b->items.index);
+        sum_rows<D>(b->delta_next, s->more[b->group],
+                    s->stationary[b->stationary.index][1][b->group]);
+#pragma unroll
+        for (int r = 0; r < 2; r++) {
+            int row = b->row + r * 8;
+            if (b->t == 0 && row < w->rows)
+                p->delta[(size_t)(w->row + row) * p->heads + w->head] =
+                    b->delta_next[r];
+        }
+        consumer_release(&s->delta_made[b->items.index]);
+        if (b->in_registers)
+            b->storing = 0; // the gradients before it leave through it first
+        else
+            consumer_release(&s->out_empty[b->group]);
     }
 }
 
@@ -221,16 +249,19 @@ BT_DEVICE void release_stationary(thread_state<D, KEYS, MODE> *b,
     b->release_pending = false;
 }
 
-/* Otherwise: the same for the buffer through which gradients were stored. */
+/* The same for the buffer through which gradients were stored: the stationary
+ * tiles' or, in_registers, that of O. */
 template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void release_store_buffer(thread_state<D, KEYS, MODE> *b,
                                     backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    if (b->in_registers || b->storing < 0)
+    if ((b->in_registers && !makes_delta<D, KEYS, MODE>) || b->storing < 0)
         return;
     if (threadIdx.x % 32 == 0)
         tma_store_wait_read();
-    consumer_release(&s->stationary_empty[b->storing][b->group]);
+    consumer_release(b->in_registers
+                         ? &s->out_empty[b->group]
+                         : &s->stationary_empty[b->storing][b->group]);
     b->storing = -1;
 }
 
@@ -248,6 +279,7 @@ BT_DEVICE bool begin_item(thread_state<D, KEYS, MODE> *b,
     prefetch_item_bias(b, p, s);
     barrier_wait(&s->stationary_full[b->stationary.index][b->group],
                  b->stationary.phase);
+    make_delta(b, p, s);
     b->steps.flags = 0;
     return true;
 }

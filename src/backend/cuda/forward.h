@@ -27,6 +27,9 @@ template <int D> struct kernel_traits {
     static constexpr int stages = D == 64 ? 4 : D == 192 ? 3 : 2;
     /* Of a thread's D / 8 times four floats, see forward_end.h. */
     static constexpr int acc_shared = D == 64 ? 4 : 5;
+    /* Whether a group passes over the last pairs of an item of which it sees
+     * nothing. */
+    static constexpr bool passes = D == 64;
     static constexpr int prefetched = D == 128 ? 11 : D == 192 ? 8 : 0;
 };
 
@@ -54,8 +57,9 @@ typedef struct forward_params {
 typedef struct work {
     int item; /* -1: no more */
     int row, rows, head;
-    int tiles; /* of keys */
-    int pass;  /* FIXUP only */
+    int tiles;  /* of keys */
+    int hidden; /* see bt_work_tile */
+    int pass;   /* FIXUP only */
 } work;
 
 /* And a tile of keys. */
@@ -215,8 +219,8 @@ BT_DEVICE void load_queries(const forward_params *p, forward_shared<D> *s,
     uint64_t *full = &s->q_full[l->q.index];
     int tiles = count_tiles<D>(p, &j->tile);
     barrier_wait(&s->q_empty[l->q.index], l->q.phase ^ 1);
-    s->item[l->q.index] =
-        work{ j->item, j->tile.row, j->tile.rows, j->head, tiles, pass };
+    s->item[l->q.index] = work{ j->item, j->tile.row,    j->tile.rows, j->head,
+                                tiles,   j->tile.hidden, pass };
     barrier_arrive_expect(full, sizeof(s->q[0]));
     load_tile<D, kernel_traits<D>::rows>(s->q[l->q.index], &p->q, j->head,
                                          j->tile.row, full);
@@ -282,14 +286,9 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
     int lane = threadIdx.x % 32, grid = gridDim.x;
 
     if (FIXUP) {
-        grid_dependency_wait();
         for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
-            uint4 tile_info = { 0, 0, 0, 0 };
-            if (mine < p->items)
-                tile_info = ((const uint4 *)p->nonfinite_fixup)[mine];
-            bool bad =
-                (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
+            bool bad = mine < p->items && item_is_bad(p->nonfinite_fixup, mine);
             uint32_t todo = __ballot_sync(~0u, bad);
             for (; lane == 0 && todo; todo &= todo - 1) {
                 job j = job_of(p, base + (__ffs((int)todo) - 1) * grid);
@@ -298,9 +297,6 @@ BT_DEVICE void load_items(const forward_params *p, forward_shared<D> *s)
             }
             __syncwarp();
         }
-        if (lane == 0 && blockIdx.x == 0)
-            *p->tile_counter =
-                0; // for the next launch: the first kernel is done
     } else if (lane == 0) {
         // The first item follows from the block's index; the others are
         // claimed as late as the latency can still be hidden.

@@ -122,6 +122,17 @@ template <int D> BT_DEVICE int next_item(forward_shared<D> *s, pipeline_state q)
     return s->item[q.index].item < 0 ? 0 : s->item[q.index].tiles;
 }
 
+/* How many of an item's last pairs the group passes over. It holds the values
+ * of the pair before them meanwhile: the others must not need that stage. */
+template <int D, int FIXUP>
+BT_DEVICE int hidden_of(const forward_shared<D> *s, int stage, int group)
+{
+    if (!kernel_traits<D>::passes || FIXUP)
+        return 0;
+    return min(s->item[stage].hidden >> 8 * group & 0xff,
+               kernel_traits<D>::stages - 1);
+}
+
 /* BIAS: what the scores of the thread's rows of an item need. */
 typedef struct item_bias {
     head_bias head[2];

@@ -39,6 +39,28 @@ BT_DEVICE void load_tile(uint16_t *to, const CUtensorMap *map, int head,
                      full);
 }
 
+/* Whether results of an item were not finite. */
+BT_DEVICE bool item_is_bad(const unsigned char *nonfinite_fixup, int item)
+{
+    uint4 tile_info = ((const uint4 *)nonfinite_fixup)[item];
+    return (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
+}
+
+/* The first call of a second kernel, when the first one is done: whether the
+ * block has something to do, which is rare. The tile counter is ready for the
+ * next launch. */
+BT_DEVICE bool begin_fixup(const unsigned char *nonfinite_fixup, int items,
+                           uint32_t *tile_counter)
+{
+    bool bad = false;
+    for (int i = blockIdx.x + threadIdx.x * gridDim.x; i < items;
+         i += blockDim.x * gridDim.x)
+        bad |= item_is_bad(nonfinite_fixup, i);
+    if (blockIdx.x == 0 && threadIdx.x == 0)
+        *tile_counter = 0;
+    return __syncthreads_or(bad);
+}
+
 /* One warp releases a buffer, and one lane arrives for all. compute-sanitizer's
  * racecheck does not see that, so for it every lane arrives (BT_EVERY_LANE).
  *
