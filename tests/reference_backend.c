@@ -1948,11 +1948,12 @@ static bt_sampler_scratch scratch_create(size_t vocab, size_t choices,
     bt_sampler_scratch s = { .kernels = bt_kernels_get("c"), .vocab = vocab };
     s.work = calloc(vocab + 1, sizeof(float));
     s.exps = calloc(vocab + 1, sizeof(float));
+    s.maxima = calloc(vocab / BT_TOPK_BLOCK + 1, sizeof(float));
     s.marks = calloc(vocab + 1, 1);
     s.topk = calloc(capacity + 1, sizeof(*s.topk));
     s.lse = calloc(beams + 1, sizeof(float));
     s.topk_capacity = capacity;
-    if (!s.work || !s.exps || !s.marks || !s.topk || !s.lse)
+    if (!s.work || !s.exps || !s.maxima || !s.marks || !s.topk || !s.lse)
         abort();
     return s;
 }
@@ -1961,6 +1962,7 @@ static void scratch_free(bt_sampler_scratch *s)
 {
     free(s->work);
     free(s->exps);
+    free(s->maxima);
     free(s->marks);
     free(s->topk);
     free(s->lse);

@@ -1974,6 +1974,7 @@ static void sample_options(rig *r, bauta_generate_options *o, uint32_t *history)
 static bt_sampler_scratch sample_scratch(rig *r)
 {
     static float work[SAMPLE_VOCAB], exps[SAMPLE_VOCAB], lse[SAMPLES];
+    static float maxima[SAMPLE_VOCAB / BT_TOPK_BLOCK + 1];
     static unsigned char marks[SAMPLE_VOCAB];
     static bt_topk_item topk[SAMPLE_VOCAB];
     (void)r;
@@ -1981,6 +1982,7 @@ static bt_sampler_scratch sample_scratch(rig *r)
                                  .vocab = SAMPLE_VOCAB,
                                  .work = work,
                                  .exps = exps,
+                                 .maxima = maxima,
                                  .marks = marks,
                                  .topk = topk,
                                  .topk_capacity = SAMPLE_VOCAB,

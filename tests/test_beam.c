@@ -19,6 +19,7 @@ enum { VOCAB_MAX = 24, LONG = 12, BEAMS_MAX = 8, WIDE_MAX = 32 };
 
 static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
+    float maxima[VOCAB_MAX / BT_TOPK_BLOCK + 1];
     unsigned char marks[VOCAB_MAX];
     bt_topk_item picks[BEAMS_MAX * VOCAB_MAX + WIDE_MAX];
     float lse[BEAMS_MAX];
@@ -30,6 +31,7 @@ static bt_sampler_scratch sampler_of(size_t vocab)
                                  .vocab = vocab,
                                  .work = table.work,
                                  .exps = table.exps,
+                                 .maxima = table.maxima,
                                  .marks = table.marks,
                                  .topk = table.picks,
                                  .topk_capacity = BT_LEN(table.picks),

@@ -20,6 +20,7 @@ enum { VOCAB_MAX = 400, HISTORY = 24, WORDS = 4 };
 
 static struct {
     float work[VOCAB_MAX], exps[VOCAB_MAX];
+    float maxima[VOCAB_MAX / BT_TOPK_BLOCK + 1];
     unsigned char marks[VOCAB_MAX];
     bt_topk_item picks[VOCAB_MAX];
 } table;
@@ -30,6 +31,7 @@ static bt_sampler_scratch sampler_of(size_t vocab)
                                  .vocab = vocab,
                                  .work = table.work,
                                  .exps = table.exps,
+                                 .maxima = table.maxima,
                                  .marks = table.marks,
                                  .topk = table.picks,
                                  .topk_capacity = VOCAB_MAX };

@@ -1357,6 +1357,7 @@ static void sampler_scratch_init(bt_sampler_scratch *s, size_t vocab)
     *s = (bt_sampler_scratch){ .kernels = cpu, .vocab = vocab };
     s->work = host_alloc(vocab * 4);
     s->exps = host_alloc(vocab * 4);
+    s->maxima = host_alloc((vocab / BT_TOPK_BLOCK + 1) * 4);
     s->marks = host_alloc(vocab);
     s->topk_capacity = vocab;
     s->topk = host_alloc(vocab * sizeof(*s->topk));
@@ -1666,8 +1667,9 @@ static void check_beams(size_t beams, size_t vocab, size_t want)
             const float *w = work + i * vocab;
             if (isnan(again[i]))
                 continue; // all are masked
-            bt_topk_add_row(&picks, cpu, w, vocab, cpu->row_max(w, vocab),
-                            (uint32_t)b, less[i], how[i].score);
+            bt_block_maxima(scratch.maxima, cpu, w, vocab);
+            bt_topk_add_row(&picks, w, vocab, scratch.maxima, (uint32_t)b,
+                            less[i], how[i].score);
         }
         bt_topk_sort(&picks);
         checks++;

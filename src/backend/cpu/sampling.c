@@ -14,10 +14,11 @@
 
 /* ---- The log-sum-exp of a row ------------------------------------------- */
 
-bt_row_stats bt_row_stats_of(const bt_kernels *kernels, const float *x,
-                             size_t count, float *exps)
+/* The same for a row whose maximum is known. */
+static bt_row_stats stats_of(const bt_kernels *kernels, const float *x,
+                             size_t count, float max, float *exps)
 {
-    bt_row_stats row = { .max = kernels->row_max(x, count), .lse = NAN };
+    bt_row_stats row = { .max = max, .lse = NAN };
     // -infinity: all logits are, or some are NaN.
     float base = row.max == -INFINITY ? 0.0f : row.max;
     row.sum = kernels->row_exp_sum(exps, x, count, base);
@@ -26,20 +27,45 @@ bt_row_stats bt_row_stats_of(const bt_kernels *kernels, const float *x,
     return row;
 }
 
+bt_row_stats bt_row_stats_of(const bt_kernels *kernels, const float *x,
+                             size_t count, float *exps)
+{
+    return stats_of(kernels, x, count, kernels->row_max(x, count), exps);
+}
+
+static bt_sample_status stats_status(const bt_row_stats *row)
+{
+    if (row->max == INFINITY || isnan(row->sum))
+        return BT_SAMPLE_NOT_FINITE;
+    return row->max == -INFINITY ? BT_SAMPLE_ALL_MASKED : BT_SAMPLE_OK;
+}
+
 bt_sample_status bt_row_stats_compute(bt_row_stats *out,
                                       const bt_sampler_scratch *scratch,
                                       const float *x)
 {
     *out = bt_row_stats_of(scratch->kernels, x, scratch->vocab, scratch->exps);
-    if (out->max == INFINITY || isnan(out->sum))
-        return BT_SAMPLE_NOT_FINITE;
-    return out->max == -INFINITY ? BT_SAMPLE_ALL_MASKED : BT_SAMPLE_OK;
+    return stats_status(out);
 }
 
 /* ---- The k largest ------------------------------------------------------ */
 
-/* Numbers that are compared with the threshold together. */
-enum { TOPK_BLOCK = 256 };
+/* Prefetch what follows some blocks later: hardware stops at pages of 4 KiB. */
+float bt_block_maxima(float *maxima, const bt_kernels *kernels, const float *x,
+                      size_t count)
+{
+    enum { AHEAD = 4 * BT_TOPK_BLOCK, LINE = BT_ALIGN / sizeof(float) };
+    float max = -INFINITY;
+    for (size_t j = 0; j < count; j += BT_TOPK_BLOCK, maxima++) {
+        size_t end = j + bt_size_min(count - j, BT_TOPK_BLOCK);
+        for (size_t i = j + AHEAD; i < bt_size_min(end + AHEAD, count);
+             i += LINE)
+            __builtin_prefetch(x + i);
+        *maxima = kernels->row_max(x + j, end - j);
+        max = *maxima > max ? *maxima : max;
+    }
+    return max;
+}
 
 static bool better(const bt_topk_item *a, const bt_topk_item *b)
 {
@@ -86,16 +112,13 @@ static float threshold_of(const bt_topk *p)
     return p->count == p->want ? p->all[0].value : -INFINITY;
 }
 
-void bt_topk_add_row(bt_topk *p, const bt_kernels *kernels, const float *x,
-                     size_t count, float max, uint32_t row, float less,
-                     float more)
+void bt_topk_add_row(bt_topk *p, const float *x, size_t count,
+                     const float *maxima, uint32_t row, float less, float more)
 {
     float threshold = threshold_of(p);
-    if (p->want == 0 || !((max - less) + more > threshold))
-        return;
-    for (size_t j = 0; j < count; j += TOPK_BLOCK) {
-        size_t end = j + bt_size_min(count - j, TOPK_BLOCK);
-        if (!((kernels->row_max(x + j, end - j) - less) + more > threshold))
+    for (size_t j = 0; j < count && p->want; j += BT_TOPK_BLOCK, maxima++) {
+        size_t end = j + bt_size_min(count - j, BT_TOPK_BLOCK);
+        if (!((*maxima - less) + more > threshold))
             continue;
         for (size_t i = j; i < end; i++) {
             float value = (x[i] - less) + more;
@@ -137,9 +160,9 @@ void bt_warp_temperature(float *x, const bt_sampler_scratch *scratch,
 static void topk_of(bt_topk *picks, const bt_sampler_scratch *scratch,
                     const float *x, size_t want)
 {
-    float max = scratch->kernels->row_max(x, scratch->vocab);
+    bt_block_maxima(scratch->maxima, scratch->kernels, x, scratch->vocab);
     *picks = bt_topk_init(scratch->topk, bt_size_min(want, scratch->vocab));
-    bt_topk_add_row(picks, scratch->kernels, x, scratch->vocab, max, 0, 0, 0);
+    bt_topk_add_row(picks, x, scratch->vocab, scratch->maxima, 0, 0, 0);
 }
 
 /* Tokens that tie with the k-th stay, too. */
@@ -297,6 +320,17 @@ bt_sample_status bt_sample(bt_sampled_token *out,
 
 /* ---- Beams ------------------------------------------------------------- */
 
+/* bt_row_stats_compute(), and the maxima of the row's blocks. */
+static bt_sample_status stats_with_maxima(bt_row_stats *out,
+                                          const bt_sampler_scratch *scratch,
+                                          const float *x)
+{
+    float max =
+        bt_block_maxima(scratch->maxima, scratch->kernels, x, scratch->vocab);
+    *out = stats_of(scratch->kernels, x, scratch->vocab, max, scratch->exps);
+    return stats_status(out);
+}
+
 /* Offer a row of log-probabilities, after the logits processors. */
 static bt_sample_status beam_add(const bt_beam_rows *b, bt_topk *picks,
                                  const bt_sampler_scratch *scratch, size_t beam)
@@ -305,7 +339,7 @@ static bt_sample_status beam_add(const bt_beam_rows *b, bt_topk *picks,
     const bt_token_history *h = &b->histories[beam];
     const float *x = b->rows + beam * b->stride;
     bt_row_stats row;
-    bt_sample_status status = bt_row_stats_compute(&row, scratch, x);
+    bt_sample_status status = stats_with_maxima(&row, scratch, x);
     float subtract = row.lse;
     scratch->lse[beam] = row.lse;
     if (!status &&
@@ -315,14 +349,14 @@ static bt_sample_status beam_add(const bt_beam_rows *b, bt_topk *picks,
         bt_logits_processors_apply(scratch->work, scratch, o, h);
         x = scratch->work;
         subtract = 0;
-        status = bt_row_stats_compute(&row, scratch, x);
+        status = stats_with_maxima(&row, scratch, x);
         if (status == BT_SAMPLE_ALL_MASKED)
             return BT_SAMPLE_OK; // another beam may continue
         if (o->renormalize_logits)
             subtract = row.lse;
     }
     if (!status)
-        bt_topk_add_row(picks, scratch->kernels, x, scratch->vocab, row.max,
+        bt_topk_add_row(picks, x, scratch->vocab, scratch->maxima,
                         (uint32_t)beam, subtract, b->scores[beam]);
     return status;
 }
@@ -376,6 +410,8 @@ static void scratch_take(sampling_job *job, bt_cpu *cpu, bt_arena *arena,
             .vocab = vocab,
             .work = bt_arena_alloc(arena, vocab, sizeof(float)),
             .exps = bt_arena_alloc(arena, vocab, sizeof(float)),
+            .maxima =
+                bt_arena_alloc(arena, vocab / BT_TOPK_BLOCK + 1, sizeof(float)),
             .marks = bt_arena_alloc(arena, vocab, 1),
             .topk = bt_arena_alloc(arena, capacity, sizeof(bt_topk_item)),
             .topk_capacity = capacity,

@@ -44,12 +44,17 @@ typedef struct bt_topk {
 /* Start empty, for at most `want` items, with an array of that size. */
 bt_topk bt_topk_init(bt_topk_item *memory, size_t want);
 
+/* The largest number of each block of BT_TOPK_BLOCK, the last one shorter, and
+ * of all; ignoring NaN. */
+enum { BT_TOPK_BLOCK = 256 };
+float bt_block_maxima(float *maxima, const bt_kernels *kernels, const float *x,
+                      size_t count);
+
 /* Add a row: the value of id is (x[id] - less) + more. Rows come in ascending
  * order, and of equal values the first one wins. -infinity and NaN are never
- * taken. `max` is the largest x. */
-void bt_topk_add_row(bt_topk *picks, const bt_kernels *kernels, const float *x,
-                     size_t count, float max, uint32_t row, float less,
-                     float more);
+ * taken. `maxima` are those of the blocks of x. */
+void bt_topk_add_row(bt_topk *picks, const float *x, size_t count,
+                     const float *maxima, uint32_t row, float less, float more);
 
 /* Sort in descending order. */
 void bt_topk_sort(bt_topk *picks);
@@ -61,6 +66,7 @@ typedef struct bt_sampler_scratch {
     const bt_kernels *kernels;
     size_t vocab;
     float *work, *exps;   /* (vocab) */
+    float *maxima;        /* (blocks of vocab) */
     unsigned char *marks; /* (vocab) all 0 between calls */
     bt_topk_item *topk;   /* (topk_capacity) at least vocab, and beam candidates
                            */

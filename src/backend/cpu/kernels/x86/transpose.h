@@ -7,6 +7,8 @@
 #include "backend/cpu/kernels/attention.h"
 #include "backend/cpu/kernels/x86/simd.h"
 
+#include <string.h>
+
 enum { BLOCK = 64, SIDE = 8 };
 
 /* to[c][r] = from[r][c] for eight rows and eight columns, half a group. */
@@ -37,7 +39,9 @@ void TWIN(bt_transpose_f32)(float *to, const float *from, size_t stride,
                             size_t keys, size_t columns)
 {
     size_t squares = columns - columns % SIDE;
-    for (size_t j = 0; j < BLOCK; j += SIDE) {
+    size_t end = bt_keys_end(columns, keys);
+    memset(to + end, 0, (BLOCK * columns - end) * sizeof(*to));
+    for (size_t j = 0; j * columns < end; j += SIDE) {
         size_t first = 0; // columns not done in squares
         if (j + SIDE <= keys)
             for (; first < squares; first += SIDE)
