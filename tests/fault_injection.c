@@ -604,23 +604,63 @@ static bt_tensor heads_swapped(const bt_tensor *from, size_t heads,
     return bt_tensor_of(memory, BAUTA_FLOAT32, from->rows, from->columns);
 }
 
+/* A write of keys and values with their heads in reverse order. */
+typedef struct swapped_write {
+    bt_kv_write_args args;
+    bt_tensor k, v;
+    bt_buffer keys, values;
+} swapped_write;
+
+static bool swaps_heads(const bt_kv_write_args *args)
+{
+    return fault_is("heads-swapped-in-steps") && args->layer == fault.layer;
+}
+
+static const bt_kv_write_args *write_swapped(swapped_write *s,
+                                             const bt_kv_write_args *args)
+{
+    size_t heads = args->batch->sequences[0].table->pool->shape.kv_heads;
+    s->k = heads_swapped(args->k, heads, &s->keys);
+    s->v = heads_swapped(args->v, heads, &s->values);
+    s->args = *args;
+    s->args.k = &s->k;
+    s->args.v = &s->v;
+    return &s->args;
+}
+
+static void swapped_free(swapped_write *s)
+{
+    free(s->keys.memory);
+    free(s->values.memory);
+}
+
 DECLARE(bt_cpu_kv_write);
 bauta_status WRAP(bt_cpu_kv_write)(bt_stream *stream,
                                    const bt_kv_write_args *args,
                                    bauta_error *err)
 {
-    bt_buffer keys, values;
-    size_t heads = args->batch->sequences[0].table->pool->shape.kv_heads;
-    if (!fault_is("heads-swapped-in-steps") || args->layer != fault.layer)
+    swapped_write s;
+    if (!swaps_heads(args))
         return REAL(bt_cpu_kv_write)(stream, args, err);
-    bt_tensor k = heads_swapped(args->k, heads, &keys);
-    bt_tensor v = heads_swapped(args->v, heads, &values);
-    bt_kv_write_args wrong = *args;
-    wrong.k = &k;
-    wrong.v = &v;
-    bauta_status status = REAL(bt_cpu_kv_write)(stream, &wrong, err);
-    free(keys.memory);
-    free(values.memory);
+    bauta_status status =
+        REAL(bt_cpu_kv_write)(stream, write_swapped(&s, args), err);
+    swapped_free(&s);
+    return status;
+}
+
+/* Attention that writes keys itself; those to be rotated go the way above. */
+DECLARE(bt_cpu_paged_attention);
+bauta_status WRAP(bt_cpu_paged_attention)(bt_stream *stream,
+                                          const bt_paged_attention_args *args,
+                                          bauta_error *err)
+{
+    swapped_write s;
+    bt_paged_attention_args wrong = *args;
+    if (!args->write || args->write->q || !swaps_heads(args->write))
+        return REAL(bt_cpu_paged_attention)(stream, args, err);
+    wrong.write = write_swapped(&s, args->write);
+    bauta_status status = REAL(bt_cpu_paged_attention)(stream, &wrong, err);
+    swapped_free(&s);
     return status;
 }
 
