@@ -12,9 +12,9 @@
  *
  * The panel stays in the L1 or L2 cache, as the kernels prefer, while the block
  * of A streams from the L2 cache. So B is read once for each block of A, and
- * its packed form never leaves the core. A is read in
- * place unless it is transposed or its rows compete for cache lines; then the
- * first tasks pack it for all. */
+ * its packed form never leaves the core. A is read in place unless it is
+ * transposed or its rows compete for cache lines; then the first tasks pack it
+ * for all. */
 #include "backend/cpu/gemm.h"
 
 #include "base/error.h"

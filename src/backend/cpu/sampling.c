@@ -14,7 +14,7 @@
 
 /* ---- The log-sum-exp of a row ------------------------------------------- */
 
-/* The same for a row whose maximum is known. */
+/* bt_row_stats_of() for a row whose maximum is known. */
 static bt_row_stats stats_of(const bt_kernels *kernels, const float *x,
                              size_t count, float max, float *exps)
 {
