@@ -63,6 +63,12 @@ static size_t lengths_of(const plan_case *c, size_t *lengths)
     return count;
 }
 
+/* As the plan of 16 heads has it, whose tiles see 2,048 rows at most. */
+static bt_tile_order order_of(size_t rows, bool descending)
+{
+    return (bt_tile_order){ 2048 / rows, 17, descending };
+}
+
 typedef struct lists {
     bt_bands bands;
     bt_worklist work;
@@ -98,12 +104,16 @@ static void run(const plan_case *c, int best)
         must(bt_bands_read(&l.bands, mask, 0, c->tokens, &err), &err);
         must(bt_worklist_begin(&l.work, tile, 4096, &err), &err);
         must(bt_worklist_add(&l.work, &l.bands, tile, 0, 0, &err), &err);
-        must(bt_worklist_end(&l.work, &err), &err);
+        must(bt_worklist_end(&l.work, order_of(128, false), &err), &err);
         double t2 = bench_now();
         bt_bands_mark_dense(&l.bands, &l.bands,
                             c->head_dim == 128 ? 3072 : 1024, false);
-        must(bt_loop_list_over_keys(&l.keys, &l.bands, tile, tile, &err), &err);
-        must(bt_loop_list_over_queries(&l.queries, &l.bands, tile, &err), &err);
+        must(bt_loop_list_over_keys(&l.keys, &l.bands, tile, tile,
+                                    order_of(64, false), &err),
+             &err);
+        must(bt_loop_list_over_queries(&l.queries, &l.bands, tile,
+                                       order_of(64, true), &err),
+             &err);
         double t3 = bench_now();
         bauta_mask_free(mask);
         mask_time[turn] = t1 - t0 + bench_now() - t3; // its end, too

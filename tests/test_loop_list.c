@@ -159,9 +159,10 @@ static void check_list(const bauta_mask *mask, const bt_bands *bands,
     unsigned char *seen = calloc(rows + BT_STEP, keys + BT_STEP);
     for (size_t t = 0; t < list->tile_count; t++) {
         const bt_loop_tile *tile = &list->tiles[t];
-        if (t > 0)
+        if (t > 0 && !list->sort.by_row)
             assert_true(list->tiles[t - 1].order >= tile->order);
         empty += tile->steps == 0;
+        assert_false(tile->steps && empty); // they are the last ones
         for (size_t i = 0; i < (size_t)tile->rows; i++, total++)
             unfold(list, tile, i, of, seen, keys);
     }
@@ -235,13 +236,18 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     check_split_origins(mask, &bands, &whole, queries);
     // Tiles of the plan, and pieces of them.
     for (size_t tile = 64; tile <= 192; tile += 64) {
-        assert_int_equal(
-            bt_loop_list_over_keys(&list, &bands, most, tile, NULL), 0);
+        assert_int_equal(bt_loop_list_over_keys(&list, &bands, most, tile,
+                                                (bt_tile_order){ 4, 1, false },
+                                                NULL),
+                         0);
         check_list(mask, &bands, first, rows, &list, QUERIES);
         check_runs(mask, first, &list, QUERIES);
     }
-    assert_int_equal(bt_loop_list_over_queries(&list, &bands, key_tile, NULL),
+    assert_int_equal(bt_loop_list_over_queries(&list, &bands, key_tile,
+                                               (bt_tile_order){ 4, 1, true },
+                                               NULL),
                      0);
+    assert_false(list.dense_count && list.sort.by_row);
     check_ranks(&list);
     check_split_tiles(&list, &bands);
     check_gaps(&list, rows);
@@ -291,7 +297,9 @@ static void queries_list(bt_loop_list *list, const bauta_mask *mask)
     bt_bands bands = { 0 };
     assert_int_equal(
         bt_bands_read(&bands, mask, 0, bauta_mask_queries(mask), NULL), 0);
-    assert_int_equal(bt_loop_list_over_queries(list, &bands, 128, NULL), 0);
+    assert_int_equal(bt_loop_list_over_queries(list, &bands, 128,
+                                               (bt_tile_order){ 0 }, NULL),
+                     0);
     bt_bands_release(&bands);
 }
 
@@ -346,7 +354,9 @@ static void dense_tiles_add_in_passes(void **state)
     bt_bands_mark_dense(&bands, &bands, 64, false);
     for (size_t rows = 64; rows <= 192; rows += 64) {
         int32_t passes = (int32_t)((BT_PASS_KEYS + rows - 1) / rows);
-        assert_int_equal(bt_loop_list_over_queries(&list, &bands, rows, NULL),
+        assert_int_equal(bt_loop_list_over_queries(
+                             &list, &bands, rows,
+                             (bt_tile_order){ SIZE_MAX, 1, true }, NULL),
                          0);
         check_ranks(&list);
         assert_int_equal(list.dense_count, list.tile_count);

@@ -164,11 +164,12 @@ static bauta_status repeat(bt_loop_list *list, const list_end *from,
     return BAUTA_OK;
 }
 
-static bauta_status sort_tiles(bt_loop_list *list, bauta_error *err)
+static bauta_status sort_tiles(bt_loop_list *list, bt_tile_order order,
+                               bauta_error *err)
 {
     return bt_sort_tiles(&list->sort, list->tiles, list->tile_count,
                          sizeof(bt_loop_tile), offsetof(bt_loop_tile, order),
-                         err);
+                         order, err);
 }
 
 void bt_loop_list_release(bt_loop_list *list)
@@ -217,7 +218,7 @@ static bauta_status add_rows(bt_loop_list *list, const bt_bands *bands,
 
 bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bt_bands *bands,
                                     size_t most, size_t tile_rows,
-                                    bauta_error *err)
+                                    bt_tile_order order, bauta_error *err)
 {
     bt_row_tile tile = { 0 };
     list_end before = { 0 }, here;
@@ -245,7 +246,7 @@ bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bt_bands *bands,
             before.of = origin;
         }
     }
-    return status ? status : sort_tiles(list, err);
+    return status ? status : sort_tiles(list, order, err);
 }
 
 /* ---- over queries: the steps ------------------------------------------- */
@@ -494,7 +495,7 @@ static bauta_status find_dense_steps(bt_loop_list *list, const bt_bands *bands,
 
 bauta_status bt_loop_list_over_queries(bt_loop_list *list,
                                        const bt_bands *bands, size_t tile_rows,
-                                       bauta_error *err)
+                                       bt_tile_order order, bauta_error *err)
 {
     bauta_status status = begin(list, tile_rows, err);
     if (!status)
@@ -505,5 +506,7 @@ bauta_status bt_loop_list_over_queries(bt_loop_list *list,
         status = find_dense_steps(list, bands, err);
     if (!status && list->dense_step_count)
         status = rank_tiles(list, bands, err);
-    return status ? status : sort_tiles(list, err);
+    if (list->dense_count)
+        order = (bt_tile_order){ 0 };
+    return status ? status : sort_tiles(list, order, err);
 }

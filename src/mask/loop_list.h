@@ -70,7 +70,7 @@ typedef struct bt_loop_list {
     size_t tile_rows;
     size_t tile_count, run_count, bits_count, step_count;
     size_t empty_count;      /* tiles that see nothing: the last ones */
-    bt_loop_tile *tiles;     /* (tile_count) by order, then row */
+    bt_loop_tile *tiles;     /* (tile_count) by order, then row; or by row */
     bt_loop_run *runs;       /* (run_count) by tile, then row */
     uint64_t *bits;          /* (bits_count, tile_rows) shared by equal runs */
     bt_loop_step *step_list; /* (step_count) steps over queries */
@@ -94,17 +94,17 @@ typedef struct bt_loop_list {
 
 /* Tiles of queries that loop over keys, but for those of dense origins: those
  * of the plan, of at most `most` rows, in pieces where they have more than
- * `tile_rows`. A list that was made
- * before is made anew in its memory; at first it is {0}. */
+ * `tile_rows`. A list that was made before is made anew in its memory; at first
+ * it is {0}. */
 bauta_status bt_loop_list_over_keys(bt_loop_list *list, const bt_bands *bands,
                                     size_t most, size_t tile_rows,
-                                    bauta_error *err);
+                                    bt_tile_order order, bauta_error *err);
 
 /* Tiles of keys that loop over queries. Every key is in one tile, also one
- * that nobody sees. */
+ * that nobody sees. Where there are dense ones, none are ordered by row. */
 bauta_status bt_loop_list_over_queries(bt_loop_list *list,
                                        const bt_bands *bands, size_t tile_rows,
-                                       bauta_error *err);
+                                       bt_tile_order order, bauta_error *err);
 
 void bt_loop_list_release(bt_loop_list *list);
 

@@ -99,7 +99,7 @@ bauta_status bt_prefill_init(bt_prefill *prefill,
     }
     bt_bands_release(&bands);
     if (!status)
-        status = bt_worklist_end(&prefill->list, err);
+        status = bt_worklist_end(&prefill->list, (bt_tile_order){ 0 }, err);
     if (!status)
         status = fill_table(prefill, sequences, count, most, page_keys, err);
     if (status)

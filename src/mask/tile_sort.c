@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* tile_sort.c - a counting sort: lengths are small numbers. */
+/* tile_sort.c - a counting sort: lengths are small numbers. It is stable, so
+ * tiles in front of the tail stay in the order of rows if all have one key. */
 #include "mask/tile_sort.h"
 
 #include "base/array.h"
@@ -9,39 +10,87 @@
 
 #include <string.h>
 
-static size_t length_of(const unsigned char *tile, size_t length)
+/* The tiles as they were. */
+typedef struct tile_source {
+    const unsigned char *at;
+    size_t count, size, length;
+    bool descending;
+    size_t longest;
+    size_t front; /* tiles before the tail */
+} tile_source;
+
+static const unsigned char *tile_at(const tile_source *s, size_t t)
+{
+    return s->at + (s->descending ? s->count - 1 - t : t) * s->size;
+}
+
+static size_t length_at(const tile_source *s, size_t t)
 {
     int32_t value;
-    memcpy(&value, tile + length, sizeof(value));
+    memcpy(&value, tile_at(s, t) + s->length, sizeof(value));
     return (size_t)value;
 }
 
-bauta_status bt_sort_tiles(bt_tile_sort *sort, void *tiles, size_t count,
-                           size_t size, size_t length, bauta_error *err)
+/* Highest first. */
+static size_t key_at(const tile_source *s, size_t t)
 {
-    unsigned char *from = tiles;
-    size_t bytes = count * size, most = 0;
-    if (!count)
-        return BAUTA_OK;
-    for (size_t t = 0; t < count; t++)
-        most = bt_size_max(most, length_of(from + t * size, length));
-    if (BT_ARRAY_RESERVE(sort->first, sort->first_capacity, 0, most + 1) ||
-        BT_ARRAY_RESERVE(sort->copy, sort->copy_capacity, 0, bytes))
-        return bt_fail_memory(err, "the tiles of a plan", bytes);
-    memset(sort->first, 0, (most + 1) * sizeof(*sort->first));
-    memcpy(sort->copy, from, bytes);
-    for (size_t t = 0; t < count; t++)
-        sort->first[length_of(from + t * size, length)]++;
-    for (size_t i = most + 1, at = 0; i-- > 0;) {
-        size_t here = sort->first[i];
-        sort->first[i] = at;
+    size_t length = length_at(s, t);
+    return length && t < s->front ? s->longest + 1 : length;
+}
+
+static size_t find_longest(const tile_source *s)
+{
+    size_t longest = 0;
+    for (size_t t = 0; t < s->count; t++)
+        longest = bt_size_max(longest, length_at(s, t));
+    return longest;
+}
+
+static size_t find_front(const tile_source *s, size_t tail)
+{
+    size_t need = bt_size_mul(tail, s->longest), front = s->count;
+    while (front > 0 && need > 0)
+        need -= bt_size_min(need, length_at(s, --front));
+    return front;
+}
+
+static void place_tiles(const tile_source *s, size_t *first, unsigned char *to)
+{
+    size_t keys = s->longest + 2;
+    memset(first, 0, keys * sizeof(*first));
+    for (size_t t = 0; t < s->count; t++)
+        first[key_at(s, t)]++;
+    for (size_t i = keys, at = 0; i-- > 0;) {
+        size_t here = first[i];
+        first[i] = at;
         at += here;
     }
-    for (size_t t = 0; t < count; t++) {
-        const unsigned char *tile = sort->copy + t * size;
-        memcpy(from + sort->first[length_of(tile, length)]++ * size, tile,
-               size);
+    for (size_t t = 0; t < s->count; t++)
+        memcpy(to + first[key_at(s, t)]++ * s->size, tile_at(s, t), s->size);
+}
+
+bauta_status bt_sort_tiles(bt_tile_sort *sort, void *tiles, size_t count,
+                           size_t size, size_t length, bt_tile_order order,
+                           bauta_error *err)
+{
+    tile_source source = { tiles, count, size, length, false, 0, 0 };
+    size_t bytes = count * size;
+    sort->by_row = false;
+    if (!count)
+        return BAUTA_OK;
+    source.longest = find_longest(&source);
+    if (BT_ARRAY_RESERVE(sort->first, sort->first_capacity, 0,
+                         source.longest + 2) ||
+        BT_ARRAY_RESERVE(sort->copy, sort->copy_capacity, 0, bytes))
+        return bt_fail_memory(err, "the tiles of a plan", bytes);
+    memcpy(sort->copy, tiles, bytes);
+    source.at = sort->copy;
+    sort->by_row = source.longest <= order.short_length;
+    if (sort->by_row) {
+        source.descending = order.descending;
+        source.front = find_front(&source, order.tail);
     }
+    place_tiles(&source, sort->first, tiles);
     return BAUTA_OK;
 }
 

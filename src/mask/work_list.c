@@ -235,11 +235,12 @@ bauta_status bt_worklist_add(bt_worklist *list, const bt_bands *bands,
     return status;
 }
 
-bauta_status bt_worklist_end(bt_worklist *list, bauta_error *err)
+bauta_status bt_worklist_end(bt_worklist *list, bt_tile_order order,
+                             bauta_error *err)
 {
     return bt_sort_tiles(&list->sort, list->tiles, list->tile_count,
                          sizeof(bt_work_tile), offsetof(bt_work_tile, pairs),
-                         err);
+                         order, err);
 }
 
 void bt_worklist_release(bt_worklist *list)

@@ -7,8 +7,8 @@
  * when both halves are; otherwise each row has 128 bits, bit j of them set
  * when the row sees key j of the pair. Hidden pairs are not there.
  *
- * Tiles stand longest first, which is the order in which a persistent grid
- * takes them: the last ones to be finished are then short. */
+ * Tiles stand in the order in which a persistent grid takes them, see
+ * tile_sort.h. */
 #ifndef BT_CUDA_WORKLIST_H
 #define BT_CUDA_WORKLIST_H
 
@@ -58,8 +58,10 @@ bauta_status bt_worklist_begin(bt_worklist *list, size_t tile_rows,
 bauta_status bt_worklist_add(bt_worklist *list, const bt_bands *bands,
                              size_t most, size_t row, size_t plan,
                              bauta_error *err);
-/* All are there: put the tiles in order. */
-bauta_status bt_worklist_end(bt_worklist *list, bauta_error *err);
+/* All are there: put the tiles in order. Only tiles of one plan are added in
+ * the order of their rows, and may be ordered by row. */
+bauta_status bt_worklist_end(bt_worklist *list, bt_tile_order order,
+                             bauta_error *err);
 void bt_worklist_release(bt_worklist *list);
 
 #endif

@@ -22,7 +22,8 @@
 
 enum {
     L2_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
-    PIECE = 256          /* alignment of the pieces of device memory */
+    SHORT_BYTES = L2_BYTES / 2, /* seen by a tile that is short */
+    PIECE = 256                 /* alignment of the pieces of device memory */
 };
 
 /* Memory of a pass on the device, and where it is put together. */
@@ -37,6 +38,7 @@ typedef struct plan_block {
 /* What of a plan is on the host. */
 typedef struct plan_host {
     bool backward;
+    bool biased;
     bool incomplete; /* the lists of the backward pass are not made yet */
     size_t most;     /* rows of a tile */
     size_t dense_queries;
@@ -54,9 +56,10 @@ size_t bt_cuda_tile_rows(size_t head_dim)
     return width == 64 ? 192 : width ? 128 : 0;
 }
 
-/* Items are ordered by group of heads, then tile (longest first), then head of
- * the group. A group is as many heads as have keys and values that stay in the
- * L2 while its tiles read them repeatedly. */
+/* Items are ordered by group of heads, then tile, then head of the group. Where
+ * all tiles are short they stand by row, and a group is all heads. Otherwise
+ * they stand longest first, and a group is as many heads as have keys and
+ * values that stay in the L2 while its tiles read them repeatedly. */
 int bt_cuda_l2_heads(size_t tokens, size_t head_dim, size_t group, size_t heads)
 {
     size_t bytes = bt_size_mul(tokens, head_dim * 2 * 2);
@@ -94,10 +97,10 @@ bauta_status bt_cuda_plan_create(bt_cuda_plan **out,
     plan->host = host;
     plan->pair = &host->pair;
     host->backward = backward;
+    host->biased = bt_cuda_biased(shape);
     // The kernel for dense documents knows no bias.
-    bt_cuda_plan_set_dense(plan, bt_cuda_biased(shape)
-                                     ? SIZE_MAX
-                                     : bt_cuda_dense_queries(plan->head_dim));
+    bt_cuda_plan_set_dense(
+        plan, host->biased ? SIZE_MAX : bt_cuda_dense_queries(plan->head_dim));
     *out = plan;
     return BAUTA_OK;
 }
@@ -182,6 +185,20 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
     return status;
 }
 
+/* The order of tiles whose length is counted in units of `rows` rows of the
+ * other side and that read two tensors of `heads` heads there. As much work as
+ * two of the longest items for each multiprocessor, if an item is a key head,
+ * lets all end together. dK and dV begin with the rows that dQ read last. */
+static bt_tile_order order_of(const bt_cuda_plan *plan, size_t rows,
+                              size_t heads, bool descending)
+{
+    size_t bytes = bt_size_mul(rows * heads, plan->head_dim * 2 * 2);
+    size_t items = 2 * (size_t)plan->multiprocessors;
+    return (bt_tile_order){ .short_length = SHORT_BYTES / bytes,
+                            .tail = (items - 1) / plan->kv_heads + 1,
+                            .descending = descending };
+}
+
 static bauta_status make_forward_lists(const bt_cuda_plan *plan,
                                        bauta_error *err)
 {
@@ -191,7 +208,11 @@ static bauta_status make_forward_lists(const bt_cuda_plan *plan,
     if (!status)
         status =
             bt_worklist_add(&host->work, &host->bands, host->most, 0, 0, err);
-    return status ? status : bt_worklist_end(&host->work, err);
+    return status
+               ? status
+               : bt_worklist_end(&host->work,
+                                 order_of(plan, BT_PAIR, plan->kv_heads, false),
+                                 err);
 }
 
 static bauta_status make_backward_lists(const bt_cuda_plan *plan,
@@ -199,11 +220,17 @@ static bauta_status make_backward_lists(const bt_cuda_plan *plan,
 {
     plan_host *host = plan->host;
     size_t tile = bt_cuda_backward_rows(plan->head_dim);
+    bt_tile_order order = order_of(plan, BT_STEP, plan->kv_heads, false);
+    // A bias has a gradient that is summed in the order of this list, and the
+    // shares of its blocks are even only if lengths are sorted.
+    if (host->biased)
+        order = (bt_tile_order){ 0 };
     bauta_status status = bt_loop_list_over_keys(&host->keys, &host->bands,
-                                                 host->most, tile, err);
+                                                 host->most, tile, order, err);
     return status ? status
-                  : bt_loop_list_over_queries(&host->queries, &host->bands,
-                                              tile, err);
+                  : bt_loop_list_over_queries(
+                        &host->queries, &host->bands, tile,
+                        order_of(plan, BT_STEP, plan->heads, true), err);
 }
 
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
@@ -260,6 +287,15 @@ static void describe_side(bt_cuda_loop_list *side, const bt_loop_list *list)
         (int)(list->tile_count - list->empty_count - list->dense_count);
 }
 
+/* The heads of a group, for tiles in this order. */
+static int heads_at_once(const bt_cuda_plan *plan, const bt_tile_sort *sort,
+                         size_t tokens, size_t group, size_t heads)
+{
+    return sort->by_row
+               ? (int)heads
+               : bt_cuda_l2_heads(tokens, plan->head_dim, group, heads);
+}
+
 /* All numbers of the plan that follow from its lists. */
 static void describe_forward(bt_cuda_plan *plan)
 {
@@ -270,7 +306,7 @@ static void describe_forward(bt_cuda_plan *plan)
     plan->tile_count = (int)(work->tile_count - work->empty_count);
     plan->empty_count = (int)work->empty_count;
     plan->l2_heads =
-        bt_cuda_l2_heads(plan->keys, plan->head_dim, group, plan->heads);
+        heads_at_once(plan, &work->sort, plan->keys, group, plan->heads);
 }
 
 static void describe_backward(bt_cuda_plan *plan)
@@ -282,9 +318,11 @@ static void describe_backward(bt_cuda_plan *plan)
     plan->step_count = host->queries.step_count;
     plan->dense_step_count = host->queries.dense_step_count;
     plan->gap_count = host->queries.gap_count;
-    plan->over_keys.l2_heads = plan->l2_heads;
-    plan->over_queries.l2_heads = bt_cuda_l2_heads(
-        bt_size_mul(plan->rows, group), plan->head_dim, 1, plan->kv_heads);
+    plan->over_keys.l2_heads =
+        heads_at_once(plan, &host->keys.sort, plan->keys, group, plan->heads);
+    plan->over_queries.l2_heads =
+        heads_at_once(plan, &host->queries.sort, bt_size_mul(plan->rows, group),
+                      1, plan->kv_heads);
     describe_dense(plan);
 }
 
