@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* decode_gpu.c - how fast the GPU decodes.
  *
- *     decode_gpu [--json] [case ...]
+ *     decode_gpu [--json] [--in-order] [case ...]
  *
  * One query a sequence, or some, over a cache in pages of 64 keys, which lie in
- * random order. Only what the masks show counts: visible keys and values in
- * bytes, so what is read beside them counts as lost time; with many queries a
- * sequence (prefill in pieces) the operations of the two products count. Each
- * case has several sets of sequences, in memory that together does not fit the
- * L2, and a graph of launches, one for each set; a figure is the median of the
- * graph's replays, for one launch. decode_gpu.py times other libraries in the
- * same way. */
+ * random order, or with --in-order in the order of the keys. Only what the
+ * masks show counts: visible keys and values in bytes, so what is read beside
+ * them counts as lost time; with many queries a sequence (prefill in pieces)
+ * the operations of the two products count. Each case has several sets of
+ * sequences, in memory that together does not fit the L2, and a graph of
+ * launches, one for each set; a figure is the median of the graph's replays,
+ * for one launch. decode_gpu.py times other libraries in the same way. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
@@ -117,12 +117,12 @@ static uint16_t *random_tensor(size_t count)
     return (uint16_t *)device;
 }
 
-/* All pages of the pool, shuffled. */
-static uint32_t *shuffled(size_t count)
+/* All pages of the pool, in order or shuffled. */
+static uint32_t *page_numbers(size_t count, bool in_order)
 {
     uint32_t *deck = malloc(count * sizeof(*deck)), counter = 1u << 30;
     for (size_t i = 0; i < count; i++) {
-        size_t j = draw(&counter) % (i + 1);
+        size_t j = in_order ? i : draw(&counter) % (i + 1);
         deck[i] = deck[j];
         deck[j] = (uint32_t)i;
     }
@@ -149,12 +149,12 @@ static size_t length_of(const struct bench_case *c, size_t i)
     return c->shortest + span * (i * 37 % c->sequences) / c->sequences;
 }
 
-static void setup_steps(setup *s)
+static void setup_steps(setup *s, bool in_order)
 {
     const struct bench_case *c = s->c;
     size_t most = c->keys / PAGE + 1;
     bauta_error err = { 0 };
-    uint32_t *deck = shuffled(s->pages.pages), *next = deck;
+    uint32_t *deck = page_numbers(s->pages.pages, in_order), *next = deck;
     bauta_mask *masks[SEQUENCES];
     for (size_t set = 0; set < s->sets; set++) {
         bt_decode_sequence sequences[SEQUENCES];
@@ -180,7 +180,7 @@ static void setup_steps(setup *s)
     free(deck);
 }
 
-static void setup_init(setup *s, const struct bench_case *c)
+static void setup_init(setup *s, const struct bench_case *c, bool in_order)
 {
     size_t page = PAGE * c->kv_heads * c->head_dim;
     size_t pages = c->sequences * (c->keys / PAGE + 1);
@@ -201,7 +201,7 @@ static void setup_init(setup *s, const struct bench_case *c)
     s->q = random_tensor(rows * c->head_dim);
     s->out = random_tensor(rows * c->head_dim);
     need(cudaMalloc((void **)&s->lse, rows * sizeof(float)), "cudaMalloc");
-    setup_steps(s);
+    setup_steps(s, in_order);
 }
 
 static void setup_release(setup *s)
@@ -258,13 +258,13 @@ static void report(const setup *s, const float *ms, bool json)
     fflush(stdout);
 }
 
-static void bench(const struct bench_case *c, bool json)
+static void bench(const struct bench_case *c, bool in_order, bool json)
 {
     setup s;
     cudaStream_t stream;
     cudaEvent_t start, stop;
     float ms[RUNS];
-    setup_init(&s, c);
+    setup_init(&s, c, in_order);
     need(cudaStreamCreate(&stream), "stream");
     need(cudaEventCreate(&start) || cudaEventCreate(&stop), "events");
     cudaGraphExec_t graph = capture(&s, stream);
@@ -287,14 +287,18 @@ static void bench(const struct bench_case *c, bool json)
 
 int main(int argc, char **argv)
 {
-    bool json = argc > 1 && strcmp(argv[1], "--json") == 0;
-    int from = json ? 2 : 1;
+    bool json = false, in_order = false;
+    int from = 1;
+    for (; from < argc && argv[from][0] == '-'; from++) {
+        json |= strcmp(argv[from], "--json") == 0;
+        in_order |= strcmp(argv[from], "--in-order") == 0;
+    }
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         bool wanted = from == argc;
         for (int a = from; a < argc; a++)
             wanted |= strcmp(argv[a], cases[i].name) == 0;
         if (wanted)
-            bench(&cases[i], json);
+            bench(&cases[i], in_order, json);
     }
     return 0;
 }
