@@ -77,46 +77,119 @@ BT_DEVICE float merge_finite(float total, float chunk, merge m,
     return merge_add(total, finite ? chunk : 0.0f, m);
 }
 
-/* The chunks of a unit, merged in order, for one row and four columns. */
-template <int D, int BIAS>
-BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work,
-                          int row, int column)
+/* Four columns of a row: what a chunk came to, and chunks merged in order. */
+typedef struct chunk_piece {
+    float2 stats; /* base and sum */
+    float4 o;
+} chunk_piece;
+
+typedef struct merged_piece {
+    float base, sum;
+    float4 o, nonfinite;
+} merged_piece;
+
+template <int D>
+BT_DEVICE chunk_piece load_piece(const decode_params *p,
+                                 const decode_work *work, int chunk, int row,
+                                 int column)
 {
-    const int ahead = 8; // slots that are under way together
-    int parts = work->item.parts;
-    float base = -INFINITY, sum = 0.0f;
-    float4 o = make_float4(0.0f, 0.0f, 0.0f, 0.0f), nonfinite = o;
+    size_t from = partial_row(p, work->item.first + chunk, work->column, row);
+    return chunk_piece{ __ldcg(&p->partial_base[from]),
+                        __ldcg(
+                            (const float4 *)(p->partial + from * D + column)) };
+}
+
+BT_DEVICE void merge_piece(merged_piece *to, chunk_piece c)
+{
+    merge m = merge_of(&to->base, c.stats.x);
+    to->sum = merge_add(to->sum, c.stats.y, m);
+    to->o.x = merge_finite(to->o.x, c.o.x, m, &to->nonfinite.x);
+    to->o.y = merge_finite(to->o.y, c.o.y, m, &to->nonfinite.y);
+    to->o.z = merge_finite(to->o.z, c.o.z, m, &to->nonfinite.z);
+    to->o.w = merge_finite(to->o.w, c.o.w, m, &to->nonfinite.w);
+}
+
+template <int BIAS>
+BT_DEVICE void store_piece(const decode_params *p, const decode_work *work,
+                           const merged_piece *m, int row, int column)
+{
+    float inverse = inverse_seen<BIAS>(m->base, m->sum);
     size_t lse, to = output_row(p, work, row, &lse) + column;
+    if (column < p->head_dim)
+        *(uint2 *)(p->out + to) =
+            make_uint2(pack_output(m->o.x + m->nonfinite.x,
+                                   m->o.y + m->nonfinite.y, inverse),
+                       pack_output(m->o.z + m->nonfinite.z,
+                                   m->o.w + m->nonfinite.w, inverse));
+    if (p->lse && column == 0)
+        p->lse[lse] = lse_of(m->base, m->sum);
+}
+
+/* The chunks of a unit, merged in order. Eight are under way together. */
+template <int D, int BIAS>
+BT_DEVICE void merge_chunks(const decode_params *p, const decode_work *work,
+                            int row, int column)
+{
+    const int ahead = 8;
+    int parts = work->item.parts;
+    merged_piece m = { -INFINITY };
 #pragma unroll 1
     for (int i = 0; i < parts; i += ahead) {
-        float2 stats[ahead];
-        float4 four[ahead];
+        chunk_piece c[ahead];
         // No condition: each load would wait for the one before.
 #pragma unroll
-        for (int j = 0; j < ahead; j++) {
-            size_t from = partial_row(
-                p, work->item.first + min(i + j, parts - 1), work->column, row);
-            stats[j] = __ldcg(&p->partial_base[from]);
-            four[j] = __ldcg((const float4 *)(p->partial + from * D + column));
-        }
+        for (int j = 0; j < ahead; j++)
+            c[j] = load_piece<D>(p, work, min(i + j, parts - 1), row, column);
 #pragma unroll
         for (int j = 0; j < ahead; j++)
-            if (i + j < parts) {
-                merge m = merge_of(&base, stats[j].x);
-                sum = merge_add(sum, stats[j].y, m);
-                o.x = merge_finite(o.x, four[j].x, m, &nonfinite.x);
-                o.y = merge_finite(o.y, four[j].y, m, &nonfinite.y);
-                o.z = merge_finite(o.z, four[j].z, m, &nonfinite.z);
-                o.w = merge_finite(o.w, four[j].w, m, &nonfinite.w);
-            }
+            if (i + j < parts)
+                merge_piece(&m, c[j]);
     }
-    float inverse = inverse_seen<BIAS>(base, sum);
-    if (column < p->head_dim)
-        *(uint2 *)(p->out + to) = make_uint2(
-            pack_output(o.x + nonfinite.x, o.y + nonfinite.y, inverse),
-            pack_output(o.z + nonfinite.z, o.w + nonfinite.w, inverse));
-    if (p->lse && column == 0)
-        p->lse[lse] = lse_of(base, sum);
+    store_piece<BIAS>(p, work, &m, row, column);
+}
+
+/* The same for two chunks and up to four pieces of a thread, from `first` on,
+ * in one round trip to the L2. */
+template <int D, int BIAS>
+BT_DEVICE void merge_two_chunks(const decode_params *p, const decode_work *work,
+                                int first, int pieces, int width)
+{
+    const int most = ROWS * D / 4 / COMBINE_THREADS;
+    const int count = most < 4 ? most : 4;
+    int left = work->job.part * width;
+    chunk_piece c[count][2];
+#pragma unroll
+    for (int i = 0; i < 2 * count; i++) {
+        int piece = min(first + i / 2 * COMBINE_THREADS, pieces - 1);
+        c[i / 2][i % 2] = load_piece<D>(p, work, i % 2, piece / width,
+                                        (left + piece % width) * 4);
+    }
+#pragma unroll
+    for (int i = 0; i < count; i++) {
+        int piece = first + i * COMBINE_THREADS;
+        merged_piece m = { -INFINITY };
+        merge_piece(&m, c[i][0]);
+        merge_piece(&m, c[i][1]);
+        if (piece < pieces)
+            store_piece<BIAS>(p, work, &m, piece / width,
+                              (left + piece % width) * 4);
+    }
+}
+
+template <int D, int BIAS>
+BT_DEVICE void merge_unit(const decode_params *p, const decode_work *work)
+{
+    int width = D / 4 / p->parts; // of a row, in pieces of four columns
+    int pieces = work->item.rows * work->heads * width;
+    int i = threadIdx.x % COMBINE_THREADS;
+    if (work->item.parts == 2)
+#pragma unroll 1
+        for (; i < pieces; i += 4 * COMBINE_THREADS)
+            merge_two_chunks<D, BIAS>(p, work, i, pieces, width);
+#pragma unroll 1
+    for (; i < pieces; i += COMBINE_THREADS)
+        merge_chunks<D, BIAS>(p, work, i / width,
+                              (work->job.part * width + i % width) * 4);
 }
 
 /* Whether it was the last item of its unit. */
@@ -146,16 +219,10 @@ BT_DEVICE void combine_jobs(const decode_params *p, decode_shared<D> *s)
             pipeline_state_at(number, kernel_traits<D>::items);
         const decode_work *work = &s->work[at.index];
         barrier_wait(&s->work_done[at.index], at.phase);
-        int width = D / 4 / p->parts; // of a row, in pieces of four columns
-        int pieces = work->item.rows * work->heads * width;
         if (work->item.rows < 0)
             return;
         if (work->item.parts > 1 && finished_unit(p, s, work))
-#pragma unroll 1
-            for (int i = threadIdx.x % COMBINE_THREADS; i < pieces;
-                 i += COMBINE_THREADS)
-                merge_unit<D, BIAS>(p, work, i / width,
-                                    (work->job.part * width + i % width) * 4);
+            merge_unit<D, BIAS>(p, work);
         consumer_release(&s->work_empty[at.index]);
     }
 }
