@@ -41,9 +41,7 @@ template <int D> struct kernel_traits {
     static constexpr int stages = D == 64    ? 24
                                   : D == 128 ? 12
                                   : D == 192 ? 8
-                                             : 5; /* tiles of K or V */
-    /* Tiles that the loader issues together. */
-    static constexpr int batch = D == 64 ? 8 : D == 128 ? 4 : D == 192 ? 2 : 1;
+                                             : 5;      /* tiles of K or V */
     static constexpr bool all_arrive = stages < WARPS; /* see decode_tile.h */
     /* A softmax tile belongs to one compute warp, or to two. */
     static constexpr int warps_per_tile = large_head ? 1 : 2;
@@ -149,6 +147,19 @@ BT_DEVICE bool barrier_test(uint64_t *barrier, uint32_t phase)
     return done;
 }
 
+/* One lane of a warp that runs together. */
+BT_DEVICE bool elect_lane(void)
+{
+    uint32_t elected;
+    asm volatile("{\n"
+                 ".reg .pred p;\n"
+                 "elect.sync _|p, -1;\n"
+                 "selp.u32 %0, 1, 0, p;\n"
+                 "}\n"
+                 : "=r"(elected));
+    return elected;
+}
+
 /* One warp no longer needs a buffer. */
 BT_DEVICE void consumer_release(uint64_t *empty)
 {
@@ -160,65 +171,72 @@ BT_DEVICE void consumer_release(uint64_t *empty)
 /* ---- loading ------------------------------------------------------------ */
 
 typedef struct decode_loader {
-    uint32_t number; /* of the next tile, among all that were loaded */
     uint64_t policy;
+    decode_pipeline_state to;     /* of the next tile, */
+    decode_pipeline_state oldest; /* and of the one in_flight tiles before */
 } decode_loader;
 
-/* Load tile `number`: `panels` panels of 64 columns, from `panel` on. */
-template <int D>
-BT_DEVICE void load_tile(const decode_params *p, decode_shared<D> *s,
-                         uint32_t number, uint64_t policy,
-                         const CUtensorMap *map, int head, int block, int panel,
-                         int panels)
-{
-    const int stages = kernel_traits<D>::stages;
-    decode_pipeline_state to = pipeline_state_at(number, stages);
-    int page = block >> p->page_shift;
-    int key = (block - (page << p->page_shift)) * TILE;
+/* Tiles of K or of V that a job loads: `panels` panels of 64 columns of a key
+ * head, from `panel` on. */
+typedef struct tile_source {
+    const CUtensorMap *map;
+    int head, panel, panels;
+} tile_source;
 
-    if (number >= (uint32_t)p->in_flight) {
-        decode_pipeline_state oldest =
-            pipeline_state_at(number - p->in_flight, stages);
-        barrier_wait(&s->full[oldest.index], oldest.phase);
-    }
-    barrier_wait(&s->empty[to.index], to.phase ^ 1);
-    barrier_arrive_expect(&s->full[to.index], panels * TILE * PANEL * 2);
-    for (; panels > 0; panel++, panels--)
-        tma_load_page(s->tile[to.index] + panel * TILE * PANEL, map,
-                      panel * PANEL, key, head, page, &s->full[to.index],
-                      policy);
+/* Wait until the oldest tile is there and the next one's buffer is free. The
+ * whole warp waits: one lane and a reconvergence would take twice as long. */
+template <int D>
+BT_DEVICE void wait_for_buffer(decode_shared<D> *s, const decode_loader *l)
+{
+    uint64_t *oldest = &s->full[l->oldest.index];
+    uint64_t *empty = &s->empty[l->to.index];
+    bool landed = barrier_test(oldest, l->oldest.phase);
+    bool released = barrier_test(empty, l->to.phase ^ 1);
+    if (!landed)
+        barrier_wait(oldest, l->oldest.phase);
+    if (!released)
+        barrier_wait(empty, l->to.phase ^ 1);
 }
 
-/* Load the visible tiles of a block: K, then V. Lanes 0 to 7 have a tile of K
- * each, lanes 8 to 15 one of V, and `batch` lanes at a time wait for their
- * buffers and issue their loads. One lane alone would spend longer on each tile
- * than the memory does. */
+/* Load the next tile, by one lane. */
+template <int D>
+BT_DEVICE void load_tile(decode_shared<D> *s, const decode_loader *l,
+                         tile_source from, int key, int page)
+{
+    uint64_t *full = &s->full[l->to.index];
+    uint16_t *to = s->tile[l->to.index] + from.panel * TILE * PANEL;
+    barrier_arrive_expect(full, from.panels * TILE * PANEL * 2);
+#pragma unroll
+    for (int i = 0; i < D / PANEL; i++)
+        if (i < from.panels)
+            tma_load_page(to + i * TILE * PANEL, from.map,
+                          (from.panel + i) * PANEL, key, from.head, page, full,
+                          l->policy);
+}
+
+/* Load the visible tiles of a block, of K or of V. Lane `lane` + i has the
+ * place of tile i. The whole warp runs this loop, so addresses are in uniform
+ * registers, where the copy engine needs them. Lanes with a tile each would be
+ * served one after the other, and all wait for the slowest one's buffer. */
 template <int D>
 BT_DEVICE void load_block(const decode_params *p, decode_shared<D> *s,
-                          decode_loader *l, const decode_work *work, int block,
-                          uint32_t seen)
+                          decode_loader *l, tile_source from, int tiles,
+                          int lane, uint32_t seen)
 {
-    const int batch = kernel_traits<D>::batch;
-    int lane = threadIdx.x % 32, tile = lane % WARPS, count = __popc(seen);
-    int head = work->job.unit / p->head_splits;
-    int panels = D / PANEL / p->parts, panel = work->job.part * panels;
-    uint32_t number = l->number + __popc(seen & ((1u << tile) - 1)) +
-                      (lane < WARPS ? 0 : count);
-    bool mine = seen >> tile & 1;
-    int at = work->tiles[block * WARPS + tile].block;
+    const int stages = kernel_traits<D>::stages;
 #pragma unroll 1
-    for (int first = 0; first < 2 * WARPS; first += batch) {
-        if (mine && lane / batch == first / batch) {
-            if (first < WARPS)
-                load_tile(p, s, number, l->policy, &p->k, head, at, 0,
-                          D / PANEL);
-            else
-                load_tile(p, s, number, l->policy, &p->v, head, at, panel,
-                          panels);
-        }
-        __syncwarp();
+    for (int i = 0; i < WARPS; i++) {
+        if (!(seen >> i & 1))
+            continue;
+        int block = __shfl_sync(~0u, tiles, lane + i);
+        int page = block >> p->page_shift;
+        int key = (block - (page << p->page_shift)) * TILE;
+        wait_for_buffer(s, l);
+        if (elect_lane())
+            load_tile(s, l, from, key, page);
+        pipeline_advance(&l->to, stages);
+        pipeline_advance(&l->oldest, stages);
     }
-    l->number += 2 * count;
 }
 
 /* A job as the loader fetches it: the item's words, one a lane, and its tiles,
@@ -337,9 +355,12 @@ BT_DEVICE void prefetch_job(const decode_params *p, job_record r)
  * be hidden, which balances the SMs best. It is returned. */
 template <int D>
 BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
-                              decode_loader *l, const decode_work *work,
-                              const job_record *r)
+                              decode_loader *l, const job_record *r)
 {
+    decode_job job = job_at(p, r->index);
+    int head = job.unit / p->head_splits, panels = D / PANEL / p->parts;
+    tile_source keys = { &p->k, head, 0, D / PANEL };
+    tile_source values = { &p->v, head, job.part * panels, panels };
     uint32_t seen[2], todo = 0, claimed = 0;
     bool claims = true, fetches = true;
     job_record next = {};
@@ -360,8 +381,11 @@ BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
             next = fetch_job(p, __shfl_sync(~0u, claimed, 0));
             fetches = false;
         }
-        load_block(p, s, l, work, b,
-                   (b < 4 ? seen[0] : seen[1]) >> b % 4 * WARPS & 0xff);
+        int tiles = b < 4 ? r->tile[0].block : r->tile[1].block;
+        int lane = b % 4 * WARPS;
+        uint32_t visible = (b < 4 ? seen[0] : seen[1]) >> lane & BLOCK_BITS;
+        load_block(p, s, l, keys, tiles, lane, visible);
+        load_block(p, s, l, values, tiles, lane, visible);
     }
     if (claims)
         claimed = claim_job(p);
@@ -374,7 +398,12 @@ BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
 template <int D>
 BT_DEVICE void load_jobs(const decode_params *p, decode_shared<D> *s)
 {
-    decode_loader l = { 0, policy_evict_first() };
+    const int stages = kernel_traits<D>::stages;
+    // The tiles before the first one count as loaded: their phase is the one
+    // that precedes the first.
+    decode_loader l = { policy_evict_first(),
+                        { 0, 0 },
+                        { stages - p->in_flight, 1 } };
     uint32_t number = 0;
 
     // The first job follows from the block's index; the others are claimed.
@@ -383,9 +412,8 @@ BT_DEVICE void load_jobs(const decode_params *p, decode_shared<D> *s)
     prefetch_job<D>(p, r);
     grid_dependency_wait(); // only the list precedes the grid before this one
     while (r.index < p->count) {
-        const decode_work *work = &s->work[number % kernel_traits<D>::items];
         publish_job(p, s, number++, r);
-        r = load_job(p, s, &l, work, &r);
+        r = load_job(p, s, &l, &r);
     }
     publish_job(p, s, number, r);
     // The last block resets the counter for the next launch.
