@@ -21,9 +21,8 @@
 #include <string.h>
 
 enum {
-    L2_BYTES = 32 << 20, /* of keys and values: well inside Hopper's L2 */
-    SHORT_BYTES = L2_BYTES / 2, /* seen by a tile that is short */
-    PIECE = 256                 /* alignment of the pieces of device memory */
+    L2_BYTES = 16 << 20, /* of keys and values: a third of Hopper's L2 */
+    PIECE = 256          /* alignment of the pieces of device memory */
 };
 
 /* Memory of a pass on the device, and where it is put together. */
@@ -186,15 +185,16 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
 }
 
 /* The order of tiles whose length is counted in units of `rows` rows of the
- * other side and that read two tensors of `heads` heads there. As much work as
- * two of the longest items for each multiprocessor, if an item is a key head,
- * lets all end together. dK and dV begin with the rows that dQ read last. */
+ * other side and that read two tensors of `heads` heads there: by row if all
+ * that a tile reads stays in the L2. As much work as one of the longest items
+ * for each multiprocessor, if an item is a key head, lets all end together. dK
+ * and dV begin with the rows that dQ read last. */
 static bt_tile_order order_of(const bt_cuda_plan *plan, size_t rows,
                               size_t heads, bool descending)
 {
     size_t bytes = bt_size_mul(rows * heads, plan->head_dim * 2 * 2);
-    size_t items = 2 * (size_t)plan->multiprocessors;
-    return (bt_tile_order){ .short_length = SHORT_BYTES / bytes,
+    size_t items = (size_t)plan->multiprocessors;
+    return (bt_tile_order){ .short_length = L2_BYTES / bytes,
                             .tail = (items - 1) / plan->kv_heads + 1,
                             .descending = descending };
 }
