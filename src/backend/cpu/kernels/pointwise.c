@@ -144,8 +144,13 @@ void KERNEL(bt_scale_f32)(float *restrict to, const float *restrict x,
             to[j] = x[j] * scale;
 }
 
-/* Some columns, whose sums stay in registers. */
-enum { SUM_VECTORS = 4, SUM_COLUMNS = SUM_VECTORS * BT_LANES };
+/* Some columns, whose sums stay in registers. The parts of the rows are far
+ * apart, so the hardware does not prefetch them. */
+enum {
+    SUM_VECTORS = 4,
+    SUM_COLUMNS = SUM_VECTORS * BT_LANES,
+    SUM_AHEAD = 8 /* rows */
+};
 typedef float sixteen __attribute__((vector_size(BT_LANES * sizeof(float))));
 
 static void sum_columns(float *to, const float *from, size_t stride,
@@ -154,9 +159,12 @@ static void sum_columns(float *to, const float *from, size_t stride,
     sixteen sum[SUM_VECTORS], x[SUM_VECTORS];
     memcpy(sum, to, sizeof(sum));
     for (size_t row = 0; row < rows; row++, from += stride) {
+        const float *ahead = from + SUM_AHEAD * stride;
         memcpy(x, from, sizeof(x));
-        for (size_t v = 0; v < SUM_VECTORS; v++)
+        for (size_t v = 0; v < SUM_VECTORS; v++) {
+            __builtin_prefetch(ahead + v * BT_LANES);
             sum[v] += x[v];
+        }
     }
     memcpy(to, sum, sizeof(sum));
 }
@@ -326,6 +334,10 @@ void KERNEL(bt_dropout_f32)(const bt_dropout *dropout, size_t first,
 
 /* ---- AdamW -------------------------------------------------------------- */
 
+/* Parameters come from memory, and the hardware prefetches no further than to
+ * the end of a page. */
+enum { PAGE_FLOATS = 4096 / sizeof(float) };
+
 /* Linear interpolation from m to g, computed from the nearer end as torch.lerp
  * does, so that beta1 = 0 gives g exactly. */
 static inline float lerp_moment(const bt_adamw *a, float m, float g)
@@ -334,11 +346,10 @@ static inline float lerp_moment(const bt_adamw *a, float m, float g)
                              : fmaf(-a->beta1, g - m, g);
 }
 
-void KERNEL(bt_adamw_f32)(const bt_adamw *a, float *restrict p,
-                          float *restrict m, float *restrict v,
-                          const float *restrict gradient, size_t count)
+static inline void adamw_elements(bt_adamw c, float *restrict p,
+                                  float *restrict m, float *restrict v,
+                                  const float *restrict gradient, size_t count)
 {
-    const bt_adamw c = *a; // a copy that the stores cannot alias
     for (size_t j = 0; j < count; j++) {
         float g = gradient[j] * c.scale;
         m[j] = lerp_moment(&c, m[j], g);
@@ -348,13 +359,31 @@ void KERNEL(bt_adamw_f32)(const bt_adamw *a, float *restrict p,
     }
 }
 
+void KERNEL(bt_adamw_f32)(const bt_adamw *a, float *restrict p,
+                          float *restrict m, float *restrict v,
+                          const float *restrict gradient, size_t count)
+{
+    const bt_adamw c = *a; // a copy that the stores cannot alias
+    size_t j = 0;
+    for (; j + BT_LANES <= count; j += BT_LANES) {
+        __builtin_prefetch(p + j + PAGE_FLOATS);
+        __builtin_prefetch(m + j + PAGE_FLOATS);
+        __builtin_prefetch(v + j + PAGE_FLOATS);
+        __builtin_prefetch(gradient + j + PAGE_FLOATS);
+        adamw_elements(c, p + j, m + j, v + j, gradient + j, BT_LANES);
+    }
+    adamw_elements(c, p + j, m + j, v + j, gradient + j, count - j);
+}
+
 double KERNEL(bt_squares_f32)(const float *x, size_t count)
 {
     double lanes[BT_LANES] = { 0 };
     size_t j = 0;
-    for (; j + BT_LANES <= count; j += BT_LANES)
+    for (; j + BT_LANES <= count; j += BT_LANES) {
+        __builtin_prefetch(x + j + PAGE_FLOATS);
         for (size_t t = 0; t < BT_LANES; t++)
             lanes[t] += (double)x[j + t] * (double)x[j + t];
+    }
     for (size_t t = 0; j < count; j++, t++)
         lanes[t] += (double)x[j] * (double)x[j];
     return bt_lanes_sum_double(lanes);
