@@ -42,7 +42,8 @@ enum {
     DIRECT_ROWS = 16,     /* rows computed in one pass over B */
     DIRECT_LANES = 16,    /* columns computed together */
     DIRECT_FLOATS = 4096, /* of C, which stay in the L1 cache meanwhile */
-    FOLD_STEPS = 8        /* rows of B that are added to C at once */
+    FOLD_STEPS = 8,       /* rows of B that are added to C at once */
+    ACT_ROWS = 24         /* of C whose activations are applied together */
 };
 
 /* ---- Epilogue ---------------------------------------------------------- */
@@ -94,8 +95,8 @@ static void epilogue(const bt_gemm *g, size_t row, size_t rows, size_t column,
         epilogue_row(g, i, column, columns);
 }
 
-/* The activations of a tile of C that is complete, while it is in the L1 cache.
- */
+/* The activations of some tiles of C that are complete, while they are in the
+ * cache. Those of one tile alone would wait for its last steps. */
 typedef struct act_tile {
     size_t rows, columns, stride; /* of all three matrices */
     float *c, *pre;
@@ -704,8 +705,6 @@ static void multiply_tile(tile_job *job, const bt_gemm *g,
     p->fill = NULL;
     if (last && !ended)
         epilogue(g, row, rows, p->column, p->columns);
-    if (last && g->has_act)
-        act_epilogue(g, row, rows, p->column, p->columns);
 }
 
 /* The number of tiles that prefetch the next panels. */
@@ -737,6 +736,8 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .ldc = g->ldc,
         .next_pre = pre_distance(g),
     };
+    bool acts = g->has_act && block->from + block->depth == g->k;
+    size_t acted = block->row; // rows before it have their activations
     for (; count * TILE_COLUMNS < block->columns; count++)
         panels[count] = panel_of(g, block, count);
     for (size_t row = block->row; row < end; row += TILE_ROWS) {
@@ -754,6 +755,11 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
             multiply_tile(&job, g, block, &panels[i], row, rows);
         }
         job.a += block->a_tile;
+        if (acts && (row + rows - acted >= ACT_ROWS || row + rows == end)) {
+            act_epilogue(g, acted, row + rows - acted, block->column,
+                         block->columns);
+            acted = row + rows;
+        }
     }
 }
 
