@@ -102,7 +102,10 @@ INLINE void prefetch_groups(const float *next, const size_t *at, size_t R,
             prefetch_stream(next + at[v], R, 1);
 }
 
-INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
+/* `top`, which may be NULL, receives the largest dots of each row, lane by
+ * lane; NaN is ignored. */
+INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V,
+                      vf *top)
 {
     enum { GROUP = BT_KEY_GROUP };
     vf sum[TILE_ROWS][WIDE_VECS];
@@ -114,7 +117,8 @@ INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
     UNROLLED_FOR (size_t r = 0; r < R; r++)
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             sum[r][v] = vf_set(0.0f);
-    for (size_t c = 0; c < a->columns; c++) {
+    FOUR_STEPS_FOR(size_t c = 0; c < a->columns; c++)
+    {
         vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(b + at[v] + c * GROUP);
@@ -129,6 +133,11 @@ INLINE void dots_tile(const dots *a, size_t row, size_t vec, size_t R, size_t V)
     UNROLLED_FOR (size_t r = 0; r < R; r++)
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             vf_store(to + r * BLOCK + v * VL, sum[r][v]);
+    if (!top)
+        return;
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            top[r] = vf_max(sum[r][v], top[r]);
 }
 
 /* The dots of a strip of rows with key vectors first to end - 1. */
@@ -137,7 +146,7 @@ static void dots_strip(const dots *a, size_t row, size_t rows, size_t first,
 {
     for (size_t vec = first, vecs; vec < end; vec += vecs) {
         vecs = tile_width(rows, end - vec);
-#define CALL(R, V) dots_tile(a, row, vec, R, V)
+#define CALL(R, V) dots_tile(a, row, vec, R, V, NULL)
         TILE_SWITCH(rows, vecs, CALL)
 #undef CALL
     }
@@ -235,6 +244,24 @@ INLINE void sums_plain(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
     }
 }
 
+/* Add w * x to the sums of a row if it sees the key. AVX2 branches: a blend
+ * takes longer than a multiply-add, and rows that see a part of a block see it
+ * in a regular pattern. */
+INLINE void add_seen(vf *sum, float weight, const vf *x, uint64_t seen,
+                     size_t V)
+{
+    vf w = vf_set(weight);
+#if defined(__AVX512F__)
+    vm m = vm_whole((int)seen);
+    UNROLLED_FOR (size_t v = 0; v < V; v++)
+        sum[v] = vf_fma_where(m, w, x[v], sum[v]);
+#else
+    if (seen)
+        UNROLLED_FOR (size_t v = 0; v < V; v++)
+            sum[v] = vf_fma(w, x[v], sum[v]);
+#endif
+}
+
 /* Keys from to end - 1, each seen by the rows whose bits are set. */
 INLINE void sums_masked(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
                         const uint64_t *words, const float *x, size_t pad,
@@ -244,12 +271,8 @@ INLINE void sums_masked(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
         vf y[WIDE_VECS];
         UNROLLED_FOR (size_t v = 0; v < V; v++)
             y[v] = vf_load(x + j * pad + v * VL);
-        UNROLLED_FOR (size_t r = 0; r < R; r++) {
-            vf w = vf_set(weight[r * BLOCK + j]);
-            vm seen = vm_whole((int)(words[r] >> j & 1));
-            UNROLLED_FOR (size_t v = 0; v < V; v++)
-                sum[r][v] = vf_fma_where(seen, w, y[v], sum[r][v]);
-        }
+        UNROLLED_FOR (size_t r = 0; r < R; r++)
+            add_seen(sum[r], weight[r * BLOCK + j], y, words[r] >> j & 1, V);
     }
 }
 
@@ -355,12 +378,11 @@ INLINE uint64_t transposed_visible(const transposed_sums *a, size_t i,
 INLINE void transposed_masked(vf sum[TILE_ROWS][WIDE_VECS], const float *weight,
                               const float *x, uint64_t seen, size_t R, size_t V)
 {
-    UNROLLED_FOR (size_t r = 0; r < R; r++) {
-        vf w = vf_set(weight[r]);
-        vm m = vm_whole((int)(seen >> r & 1));
-        UNROLLED_FOR (size_t v = 0; v < V; v++)
-            sum[r][v] = vf_fma_where(m, w, vf_load(x + v * VL), sum[r][v]);
-    }
+    vf y[WIDE_VECS];
+    UNROLLED_FOR (size_t v = 0; v < V; v++)
+        y[v] = vf_load(x + v * VL);
+    UNROLLED_FOR (size_t r = 0; r < R; r++)
+        add_seen(sum[r], weight[r], y, seen >> r & 1, V);
 }
 
 INLINE void transposed_tile(const transposed_sums *a, size_t key, size_t column,
@@ -526,34 +548,60 @@ INLINE void softmax_row(float *p, float *l, float base, float scale,
         vf_store(l + t * VL, lane[t]);
 }
 
-/* The online softmax of a strip: scores in p become probabilities. Writes the
- * factors that rescale the earlier blocks; returns whether any is not 1. */
-INLINE int softmax_strip(const bt_attention_step *s, size_t row, size_t rows,
-                         float *scale, strip_vecs vecs, int masked)
+/* What the online softmax of a strip's rows subtracts from their scores, and
+ * the factors of their earlier sums. */
+typedef struct strip_softmax {
+    size_t row, rows;
+    float base[VL], scale[VL];
+} strip_softmax;
+
+/* The new maxima of a strip, given those of its scores, one lane per row.
+ * Writes the factors that rescale the earlier blocks; returns whether any is
+ * not 1. */
+INLINE int softmax_begin(const bt_attention_step *s, size_t row, size_t rows,
+                         float *scale, vf top, strip_softmax *x)
 {
-    const uint64_t *words = masked ? s->words + row : NULL;
     vm lanes = vm_bits(((uint64_t)1 << rows) - 1);
     vf old = vf_load_where(lanes, s->m + row);
-    vf top = strip_top(s->p + row * BLOCK, words, rows, vecs, masked);
     top = vf_max(old, top);
     vf base = vf_select(vf_is(top, -INFINITY), vf_set(0.0f), top);
     vf a = vf_exp2_where(lanes, vf_sub(old, base));
-    float bases[VL], scales[VL];
-    vf_store(bases, base);
-    vf_store(scales, a);
+    x->row = row;
+    x->rows = rows;
+    vf_store(x->base, base);
+    vf_store(x->scale, a);
     vf_store_where(lanes, s->m + row, top);
     vf_store_where(lanes, scale + row, a);
-    for (size_t r = 0; r < rows; r++)
-        softmax_row(s->p + (row + r) * BLOCK, s->l + (row + r) * BT_LANES,
-                    bases[r], scales[r], masked ? words[r] : 0, vecs, masked);
     return vf_differ(lanes, a, vf_set(1.0f));
+}
+
+/* Scores in p to probabilities, rows first to end - 1 of the strip. */
+INLINE void softmax_rows(const bt_attention_step *s, const strip_softmax *x,
+                         size_t first, size_t end, strip_vecs vecs, int masked)
+{
+    for (size_t r = first; r < end; r++) {
+        size_t row = x->row + r;
+        softmax_row(s->p + row * BLOCK, s->l + row * BT_LANES, x->base[r],
+                    x->scale[r], masked ? s->words[row] : 0, vecs, masked);
+    }
+}
+
+/* The online softmax of a strip. */
+INLINE int softmax_strip(const bt_attention_step *s, size_t row, size_t rows,
+                         float *scale, strip_vecs vecs, int masked)
+{
+    strip_softmax x;
+    vf top = strip_top(s->p + row * BLOCK, masked ? s->words + row : NULL, rows,
+                       vecs, masked);
+    int rescale = softmax_begin(s, row, rows, scale, top, &x);
+    softmax_rows(s, &x, 0, rows, vecs, masked);
+    return rescale;
 }
 
 /* The strip's probabilities; whether any of its rows must be rescaled. */
 static int forward_strip(const bt_attention_step *s, const dots *scores,
-                         size_t row, size_t rows, float *scale)
+                         size_t row, size_t rows, strip_mask m, float *scale)
 {
-    strip_mask m = s->words ? strip_mask_of(s->words + row, rows) : strip_full;
     if (m.lo == m.hi) {
         for (size_t r = row; r < row + rows; r++)
             scale[r] = 1.0f;
@@ -565,10 +613,26 @@ static int forward_strip(const bt_attention_step *s, const dots *scores,
         terms_strip(s->terms, row, rows, s->p, s->words, vecs.first, vecs.end);
     if (m.to - m.from < BLOCK)
         return softmax_strip(s, row, rows, scale, vecs, 1);
-    // Everything is visible, as is common for six rows of a partial block.
-    return rows == TILE_ROWS
-               ? softmax_strip(s, row, TILE_ROWS, scale, all_vecs, 0)
-               : softmax_strip(s, row, rows, scale, all_vecs, 0);
+    return softmax_strip(s, row, rows, scale, all_vecs, 0);
+}
+
+/* The same for six rows that see all keys, as most do, but with the
+ * exponentials of the strip before, a few rows after each tile: they depend on
+ * nothing recent and run in the gaps of the multiply-adds. Those of this strip
+ * are `late` afterwards. */
+static int forward_full(const bt_attention_step *s, const dots *scores,
+                        size_t row, float *scale, strip_softmax *late)
+{
+    enum { TILES = BLOCK_VECS / TILE_VECS };
+    vf top[TILE_ROWS];
+    UNROLLED_FOR (size_t r = 0; r < TILE_ROWS; r++)
+        top[r] = vf_set(-INFINITY);
+    for (size_t t = 0; t < TILES; t++) {
+        dots_tile(scores, row, t * TILE_VECS, TILE_ROWS, TILE_VECS, top);
+        softmax_rows(s, late, t * late->rows / TILES,
+                     (t + 1) * late->rows / TILES, all_vecs, 0);
+    }
+    return softmax_begin(s, row, TILE_ROWS, scale, vf_max_of_six(top), late);
 }
 
 /* At most this many rows at once, so that their probabilities stay cached. */
@@ -579,11 +643,17 @@ static int forward_scores(const bt_attention_step *s, float *scale)
 {
     int rescale = 0;
     dots scores = { s->p, s->q, s->kt, s->head_pad, s->head_dim, s->v };
+    strip_softmax late = { .rows = 0 };
     for (size_t row = 0; row < s->rows; row += TILE_ROWS) {
         size_t n = s->rows - row < TILE_ROWS ? s->rows - row : TILE_ROWS;
-        rescale |= forward_strip(s, &scores, row, n, scale);
+        strip_mask m = s->words ? strip_mask_of(s->words + row, n) : strip_full;
+        if (n == TILE_ROWS && m.to - m.from == BLOCK && !s->terms)
+            rescale |= forward_full(s, &scores, row, scale, &late);
+        else
+            rescale |= forward_strip(s, &scores, row, n, m, scale);
         bt_prefetch_some(s->prefetch);
     }
+    softmax_rows(s, &late, 0, late.rows, all_vecs, 0);
     return rescale;
 }
 

@@ -40,11 +40,14 @@ INLINE void prefetch_write(const void *address)
 #define KEEP_VECTOR(x) __asm__ volatile("" : "+v"(x))
 
 /* A loop of constant length after inlining. Accumulators stay in registers only
- * if it is fully unrolled. */
+ * if it is fully unrolled. FOUR_STEPS_FOR is a loop of any length that takes
+ * four steps at once. */
 #if defined(__clang__)
 #define UNROLLED_FOR _Pragma("clang loop unroll(full)") for
+#define FOUR_STEPS_FOR _Pragma("clang loop unroll_count(4)") for
 #else
 #define UNROLLED_FOR _Pragma("GCC unroll 16") for
+#define FOUR_STEPS_FOR _Pragma("GCC unroll 4") for
 #endif
 
 #if defined(__AVX512F__)
@@ -302,17 +305,9 @@ INLINE vm vm_bits(uint64_t bits)
     return _mm256_castsi256_ps(
         _mm256_cmpeq_epi32(_mm256_and_si256(all, lane), lane));
 }
-INLINE vm vm_whole(int all)
-{
-    return _mm256_castsi256_ps(_mm256_set1_epi32(-all));
-}
 INLINE vf vf_select(vm m, vf a, vf b)
 {
     return _mm256_blendv_ps(b, a, m);
-}
-INLINE vf vf_fma_where(vm m, vf a, vf b, vf c)
-{
-    return vf_select(m, vf_fma(a, b, c), c);
 }
 INLINE vm vf_is(vf a, float x)
 {
@@ -345,8 +340,10 @@ INLINE vf vf_shift23(vf a)
 }
 INLINE vf vf_mul_from(vm m, vf x, float min, vf a, vf b)
 {
-    vm k = _mm256_and_ps(m, _mm256_cmp_ps(x, vf_set(min), _CMP_NLT_UQ));
-    return _mm256_and_ps(k, _mm256_mul_ps(a, b));
+    // By an operator, which the compiler leaves out if all lanes are chosen.
+    __m256i k =
+        (__m256i)m & (__m256i)_mm256_cmp_ps(x, vf_set(min), _CMP_NLT_UQ);
+    return _mm256_and_ps((__m256)k, _mm256_mul_ps(a, b));
 }
 
 INLINE vm vm_first(size_t lanes)
