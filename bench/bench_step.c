@@ -101,7 +101,9 @@ static bt_model *gpt2_small(collection *c)
 }
 
 typedef struct step {
+    bt_stream *stream;
     bt_model *model;
+    bt_tensor grads; /* all of them, as one row */
     bt_tape *tape;
     bt_optimizer *optimizer;
     bt_forward_input input;
@@ -113,7 +115,7 @@ static double step_run(step *s, double part[3])
 {
     bauta_error err;
     double start = bench_now(), norm;
-    must(bt_optimizer_zero(s->optimizer, &err), &err);
+    must(bt_tensor_zero(s->stream, &s->grads, &err), &err); // as the trainer
     bt_tape_rewind(s->tape, true);
     bt_tensor *x = bt_transformer_decode(s->tape, s->model, &s->input, NULL);
     bt_loss loss =
@@ -136,6 +138,7 @@ static void run(const options *o, size_t sequences, size_t length)
     bauta_error err;
     collection c = { .count = 0 };
     step s = { .model = gpt2_small(&c) };
+    s.grads = bt_tensor_of(&c.grads, BAUTA_FLOAT32, 1, c.floats);
     const bt_kernels *kernels = bt_kernels_get(o->isa);
     bt_stream *stream;
     size_t tokens = sequences * length, lengths[16];
@@ -163,6 +166,7 @@ static void run(const options *o, size_t sequences, size_t length)
     must(stream->backend->plan_build(stream, &plan, &mask, BT_PLAN_BACKWARD,
                                      &err),
          &err);
+    s.stream = stream;
     s.input = (bt_forward_input){ .tokens = tokens,
                                   .ids = ids,
                                   .positions = positions,

@@ -163,6 +163,30 @@ static void memory_holds_what_was_uploaded(void **state)
     rig_close(r);
 }
 
+/* Large fills take another way than small ones. */
+static void a_large_fill_ends_where_it_should(void **state)
+{
+    enum { BYTES = (1 << 26) + 77, FROM = 5 };
+    rig *r = rig_open(state, "a large fill");
+    const bt_backend *b = r->backend;
+    bt_buffer buffer;
+    unsigned char *want = malloc(BYTES), *got = malloc(BYTES);
+    assert_non_null(want);
+    assert_non_null(got);
+    RIG_MUST(r, b->alloc(r->stream, &buffer, BYTES, &r->err));
+    RIG_MUST(r, b->fill(r->stream, &buffer, 0, 1, BYTES, &r->err));
+    RIG_MUST(r,
+             b->fill(r->stream, &buffer, FROM, 0x5a, (1 << 26) + 3, &r->err));
+    RIG_MUST(r, b->download(r->stream, got, &buffer, 0, BYTES, &r->err));
+    memset(want, 1, BYTES);
+    memset(want + FROM, 0x5a, (1 << 26) + 3);
+    assert_int_equal(memcmp(got, want, BYTES), 0);
+    b->free(&buffer);
+    free(want);
+    free(got);
+    rig_close(r);
+}
+
 static void tensors_are_copied_by_rows(void **state)
 {
     rig *r = rig_open(state, "copies of tensors");
@@ -2455,6 +2479,7 @@ static const struct {
     CMUnitTestFunction run;
 } operation_tests[] = {
     TEST(memory_holds_what_was_uploaded),
+    TEST(a_large_fill_ends_where_it_should),
     TEST(tensors_are_copied_by_rows),
     TEST(a_forked_stream_shares_memory),
     TEST(every_operation_is_there),

@@ -7,7 +7,15 @@
 
 #include <string.h>
 
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
+
 enum { FILL_BYTES = 1 << 17, TASK_ELEMENTS = 1 << 14 }; /* of a task */
+
+/* From so many bytes on, most are evicted from the cache before they are used:
+ * the gradients of a large model. */
+enum { STREAM_BYTES = 1 << 26 };
 
 /* ---- Parallel loops ----------------------------------------------------- */
 
@@ -142,13 +150,33 @@ static void fill_range(void *job, size_t first, size_t count)
     memset(j->to + first, j->value, count);
 }
 
+/* The same by stores that do not read the memory first. */
+static void fill_streaming(void *job, size_t first, size_t count)
+{
+#if defined(__SSE2__)
+    const fill_job *j = job;
+    unsigned char *to = j->to + first;
+    size_t head = bt_size_min(-(uintptr_t)to % sizeof(__m128i), count);
+    size_t whole = (count - head) / sizeof(__m128i) * sizeof(__m128i);
+    __m128i value = _mm_set1_epi8((char)j->value);
+    memset(to, j->value, head);
+    for (size_t i = head; i < head + whole; i += sizeof(value))
+        _mm_stream_si128((__m128i *)(to + i), value);
+    memset(to + head + whole, j->value, count - head - whole);
+    _mm_sfence(); // before other threads learn that the task is done
+#else
+    fill_range(job, first, count);
+#endif
+}
+
 static bauta_status fill(bt_stream *stream, const bt_buffer *to, size_t offset,
                          unsigned char value, size_t bytes, bauta_error *err)
 {
     (void)err;
     fill_job job = { at(to, offset), value };
-    bt_parallel_ranges(stream ? bt_cpu_of(stream)->pool : NULL, bytes,
-                       FILL_BYTES, fill_range, &job);
+    bt_parallel_ranges(
+        stream ? bt_cpu_of(stream)->pool : NULL, bytes, FILL_BYTES,
+        bytes < STREAM_BYTES ? fill_range : fill_streaming, &job);
     return BAUTA_OK;
 }
 
