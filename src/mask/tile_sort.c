@@ -11,20 +11,20 @@
 #include <string.h>
 
 /* The tiles as they were. */
-typedef struct tile_source {
+typedef struct sort_source {
     const unsigned char *at;
     size_t count, size, length;
     bool descending;
     size_t longest;
     size_t front; /* tiles before the tail */
-} tile_source;
+} sort_source;
 
-static const unsigned char *tile_at(const tile_source *s, size_t t)
+static const unsigned char *tile_at(const sort_source *s, size_t t)
 {
     return s->at + (s->descending ? s->count - 1 - t : t) * s->size;
 }
 
-static size_t length_at(const tile_source *s, size_t t)
+static size_t length_at(const sort_source *s, size_t t)
 {
     int32_t value;
     memcpy(&value, tile_at(s, t) + s->length, sizeof(value));
@@ -32,13 +32,13 @@ static size_t length_at(const tile_source *s, size_t t)
 }
 
 /* Highest first. */
-static size_t key_at(const tile_source *s, size_t t)
+static size_t key_at(const sort_source *s, size_t t)
 {
     size_t length = length_at(s, t);
     return length && t < s->front ? s->longest + 1 : length;
 }
 
-static size_t find_longest(const tile_source *s)
+static size_t find_longest(const sort_source *s)
 {
     size_t longest = 0;
     for (size_t t = 0; t < s->count; t++)
@@ -46,7 +46,7 @@ static size_t find_longest(const tile_source *s)
     return longest;
 }
 
-static size_t find_front(const tile_source *s, size_t tail)
+static size_t find_front(const sort_source *s, size_t tail)
 {
     size_t need = bt_size_mul(tail, s->longest), front = s->count;
     while (front > 0 && need > 0)
@@ -54,7 +54,7 @@ static size_t find_front(const tile_source *s, size_t tail)
     return front;
 }
 
-static void place_tiles(const tile_source *s, size_t *first, unsigned char *to)
+static void place_tiles(const sort_source *s, size_t *first, unsigned char *to)
 {
     size_t keys = s->longest + 2;
     memset(first, 0, keys * sizeof(*first));
@@ -73,7 +73,7 @@ bauta_status bt_sort_tiles(bt_tile_sort *sort, void *tiles, size_t count,
                            size_t size, size_t length, bt_tile_order order,
                            bauta_error *err)
 {
-    tile_source source = { tiles, count, size, length, false, 0, 0 };
+    sort_source source = { tiles, count, size, length, false, 0, 0 };
     size_t bytes = count * size;
     sort->by_row = false;
     if (!count)
