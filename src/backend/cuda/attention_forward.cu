@@ -204,7 +204,7 @@ BT_DEVICE void compute_items(const forward_params *p, forward_shared<D> *s)
                 storing = stage;
                 may_overflow = false;
             } else {
-                accumulate_chunk<D>(p, s, o, prefetched, accumulated);
+                accumulate_chunk<D, FIXUP>(p, s, o, prefetched, accumulated);
             }
             accumulated = !last;
 #pragma unroll
@@ -324,7 +324,7 @@ BT_DEVICE void compute_large_head(const forward_params *p, forward_shared<D> *s)
             consumer_release(&s->v_empty[v.index]);
             pipeline_advance(&v, stages);
             if (chunk_start)
-                accumulate_chunk<D>(p, s, o, prefetched, accumulated);
+                accumulate_chunk<D, FIXUP>(p, s, o, prefetched, accumulated);
             accumulated |= chunk_start;
             // (With zeros of their own, where a chunk begins, the compiler
             // serializes all products.)

@@ -67,16 +67,6 @@ BT_DEVICE void finish(const decode_params *p, const decode_work *work,
 
 /* ---- combining chunks -------------------------------------------------- */
 
-/* merge_add, with what is not finite set aside: the weight of its chunk may be
- * 0, and 0 times infinity is NaN. */
-BT_DEVICE float merge_finite(float total, float chunk, merge m,
-                             float *nonfinite)
-{
-    bool finite = fabsf(chunk) < INFINITY;
-    *nonfinite += finite ? 0.0f : chunk;
-    return merge_add(total, finite ? chunk : 0.0f, m);
-}
-
 /* Four columns of a row: what a chunk came to, and chunks merged in order. */
 typedef struct chunk_piece {
     float2 stats; /* base and sum */
@@ -85,7 +75,7 @@ typedef struct chunk_piece {
 
 typedef struct merged_piece {
     float base, sum;
-    float4 o, nonfinite;
+    float4 o;
 } merged_piece;
 
 template <int D>
@@ -103,10 +93,10 @@ BT_DEVICE void merge_piece(merged_piece *to, chunk_piece c)
 {
     merge m = merge_of(&to->base, c.stats.x);
     to->sum = merge_add(to->sum, c.stats.y, m);
-    to->o.x = merge_finite(to->o.x, c.o.x, m, &to->nonfinite.x);
-    to->o.y = merge_finite(to->o.y, c.o.y, m, &to->nonfinite.y);
-    to->o.z = merge_finite(to->o.z, c.o.z, m, &to->nonfinite.z);
-    to->o.w = merge_finite(to->o.w, c.o.w, m, &to->nonfinite.w);
+    to->o.x = merge_nonfinite(to->o.x, c.o.x, m);
+    to->o.y = merge_nonfinite(to->o.y, c.o.y, m);
+    to->o.z = merge_nonfinite(to->o.z, c.o.z, m);
+    to->o.w = merge_nonfinite(to->o.w, c.o.w, m);
 }
 
 template <int BIAS>
@@ -117,10 +107,8 @@ BT_DEVICE void store_piece(const decode_params *p, const decode_work *work,
     size_t lse, to = output_row(p, work, row, &lse) + column;
     if (column < p->head_dim)
         *(uint2 *)(p->out + to) =
-            make_uint2(pack_output(m->o.x + m->nonfinite.x,
-                                   m->o.y + m->nonfinite.y, inverse),
-                       pack_output(m->o.z + m->nonfinite.z,
-                                   m->o.w + m->nonfinite.w, inverse));
+            make_uint2(pack_output(m->o.x, m->o.y, inverse),
+                       pack_output(m->o.z, m->o.w, inverse));
     if (p->lse && column == 0)
         p->lse[lse] = lse_of(m->base, m->sum);
 }

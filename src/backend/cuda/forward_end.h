@@ -47,8 +47,16 @@ BT_DEVICE void end_chunk(const forward_params *p, forward_shared<D> *s,
                 __ldcg(chunk_acc_of<D>(p) + (of::acc_shared + i) * of::threads);
 }
 
+/* What is not finite is merged by FIXUP, as decoding does: any such result
+ * leads there. */
+template <int FIXUP>
 BT_DEVICE float4 merge_four(float4 total, const float *o, merge a, merge b)
 {
+    if (FIXUP)
+        return make_float4(merge_nonfinite(total.x, o[0], a),
+                           merge_nonfinite(total.y, o[1], a),
+                           merge_nonfinite(total.z, o[2], b),
+                           merge_nonfinite(total.w, o[3], b));
     return make_float4(merge_add(total.x, o[0], a), merge_add(total.y, o[1], a),
                        merge_add(total.z, o[2], b),
                        merge_add(total.w, o[3], b));
@@ -80,7 +88,7 @@ BT_DEVICE void acc_store(const forward_params *p, forward_shared<D> *s, int i,
 
 /* The end of a chunk that is not the last one of its item; `rested`: nor the
  * first one. */
-template <int D>
+template <int D, int FIXUP>
 BT_DEVICE void accumulate_chunk(const forward_params *p, forward_shared<D> *s,
                                 const float *o, const float4 *prefetched,
                                 bool accumulated)
@@ -103,13 +111,13 @@ BT_DEVICE void accumulate_chunk(const forward_params *p, forward_shared<D> *s,
                          merge_add(total.w, all[1], b));
 #pragma unroll
     for (int i = 0; i < D / 8; i++)
-        acc_store<D>(
-            p, s, i,
-            merge_four(acc_load<D>(p, s, prefetched, i), o + 4 * i, a, b));
+        acc_store<D>(p, s, i,
+                     merge_four<FIXUP>(acc_load<D>(p, s, prefetched, i),
+                                       o + 4 * i, a, b));
 }
 
 /* The end of an item's last chunk: its sums become those of all chunks. */
-template <int D>
+template <int D, int FIXUP>
 BT_DEVICE void
 merge_accumulated(const forward_params *p, const forward_shared<D> *s, float *o,
                   const float4 *prefetched, float *base, float *all)
@@ -122,8 +130,8 @@ merge_accumulated(const forward_params *p, const forward_shared<D> *s, float *o,
     all[1] = merge_add(total.w, all[1], b);
 #pragma unroll
     for (int i = 0; i < D / 8; i++) {
-        float4 x =
-            merge_four(acc_load<D>(p, s, prefetched, i), o + 4 * i, a, b);
+        float4 x = merge_four<FIXUP>(acc_load<D>(p, s, prefetched, i),
+                                     o + 4 * i, a, b);
         o[4 * i] = x.x;
         o[4 * i + 1] = x.y;
         o[4 * i + 2] = x.z;
@@ -207,7 +215,7 @@ BT_DEVICE void finish(const forward_params *p, forward_shared<D> *s, int stage,
     float base[2] = { chunk.x, chunk.y };
     float all[2] = { row_sum(chunk.z), row_sum(chunk.w) };
     if (accumulated)
-        merge_accumulated<D>(p, s, o, prefetched, base, all);
+        merge_accumulated<D, FIXUP>(p, s, o, prefetched, base, all);
 #pragma unroll
     for (int r = 0; r < 2; r++) {
         int row = warp_row + g + r * 8;

@@ -274,6 +274,16 @@ BT_DEVICE float merge_add(float total, float chunk, merge m)
     return __fmaf_rn(chunk, m.take, __fmul_rn(total, m.correction));
 }
 
+/* The same where an operand may not be finite: a sum of the largest values, or
+ * of values of which one is infinite. That stays what it is, for the factor may
+ * be 0, and 0 times infinity is NaN. */
+BT_DEVICE float merge_nonfinite(float total, float chunk, merge m)
+{
+    bool before = fabsf(total) < INFINITY, now = fabsf(chunk) < INFINITY;
+    return before && now ? merge_add(total, chunk, m)
+                         : __fadd_rn(before ? 0.0f : total, now ? 0.0f : chunk);
+}
+
 /* The factor of a row's output, and its log-sum-exp. A sum that is NaN is not
  * empty. */
 BT_DEVICE float inverse_sum(float base, float sum)
