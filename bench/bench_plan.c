@@ -66,7 +66,7 @@ static size_t lengths_of(const plan_case *c, size_t *lengths)
 /* As the plan of 16 heads has it, whose tiles see 2,048 rows at most. */
 static bt_tile_order order_of(size_t rows, bool descending)
 {
-    return (bt_tile_order){ 2048 / rows, 17, descending };
+    return (bt_tile_order){ 2048 / rows, 9, descending };
 }
 
 typedef struct lists {

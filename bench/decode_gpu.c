@@ -290,8 +290,11 @@ int main(int argc, char **argv)
     bool json = false, in_order = false;
     int from = 1;
     for (; from < argc && argv[from][0] == '-'; from++) {
-        json |= strcmp(argv[from], "--json") == 0;
-        in_order |= strcmp(argv[from], "--in-order") == 0;
+        bool is_json = strcmp(argv[from], "--json") == 0;
+        bool is_order = strcmp(argv[from], "--in-order") == 0;
+        need(!is_json && !is_order, "options are --json and --in-order");
+        json |= is_json;
+        in_order |= is_order;
     }
     for (size_t i = 0; i < BT_LEN(cases); i++) {
         bool wanted = from == argc;

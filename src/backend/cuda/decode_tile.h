@@ -516,7 +516,7 @@ BT_DEVICE uint32_t expand_bits(uint64_t bits)
  * infinity of this sign (1: plus, 2: minus). */
 BT_DEVICE uint32_t filter_nonfinite(uint32_t two, int pass)
 {
-    uint32_t stationary = 0;
+    uint32_t filtered = 0;
 #pragma unroll
     for (int i = 0; i < 2; i++) {
         uint32_t value = two >> (16 * i) & 0xffff;
@@ -524,9 +524,9 @@ BT_DEVICE uint32_t filter_nonfinite(uint32_t two, int pass)
         bool nan = !finite && (value & 0x7f) != 0;
         bool hit = nan || value == (pass == 1 ? 0x7f80 : 0xff80);
         uint32_t one = pass == 0 ? (finite ? value : 0) : (hit ? 0x3f80 : 0);
-        stationary |= one << (16 * i);
+        filtered |= one << (16 * i);
     }
-    return stationary;
+    return filtered;
 }
 
 /* o += w v for a tile in which a value is NaN or infinite: for each query of

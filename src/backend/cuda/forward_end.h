@@ -194,8 +194,8 @@ BT_DEVICE void taint_rows(const forward_params *p, const float *o,
 }
 
 /* The end of an item: divide by the sums, store, note what is not finite. The
- * copy engine may still read the stage afterwards. `rested`: it had chunks
- * before. */
+ * copy engine may still read the stage afterwards. `accumulated`: it had
+ * chunks before. */
 template <int D, int FIXUP>
 BT_DEVICE void finish(const forward_params *p, forward_shared<D> *s, int stage,
                       float *o, const float4 *prefetched, bool accumulated,

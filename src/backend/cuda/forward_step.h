@@ -206,7 +206,7 @@ template <int BIAS> BT_DEVICE float scale_of(const forward_params *p)
 }
 
 /* Hide what is hidden of a tile's scores, and release its buffer. Returns
- * which halves the group sees, and BEGINS. */
+ * which halves the group sees, and CHUNK_START. */
 template <int D, int FIXUP>
 BT_DEVICE int mask_scores(forward_shared<D> *s, int stage, int group, int row,
                           int pass, float *x)

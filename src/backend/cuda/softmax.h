@@ -109,7 +109,8 @@ BT_DEVICE float update_base(float *base, float head, float top)
     return correction;
 }
 
-/* The same with all maxima; what was summed before is multiplied by keep. */
+/* The same with all maxima; what was summed before is multiplied by
+ * the corrections. */
 template <int KEYS>
 BT_DEVICE void find_base_exact(const float *x, float *base, float *correction,
                                float scale)
@@ -194,11 +195,10 @@ BT_DEVICE float exp2_neg(int e)
 }
 
 /* The four threads of a row, each with its share of a sum. */
-BT_DEVICE float row_sum(float heads_per_split)
+BT_DEVICE float row_sum(float share)
 {
-    heads_per_split =
-        __fadd_rn(heads_per_split, __shfl_xor_sync(~0u, heads_per_split, 1));
-    return __fadd_rn(heads_per_split, __shfl_xor_sync(~0u, heads_per_split, 2));
+    share = __fadd_rn(share, __shfl_xor_sync(~0u, share, 1));
+    return __fadd_rn(share, __shfl_xor_sync(~0u, share, 2));
 }
 
 /* The base of a row grows by the exponent of its weights' sum. */
@@ -248,7 +248,7 @@ template <int KEYS> BT_DEVICE void count_visible(float *x)
 /* ---- chunks ------------------------------------------------------------- */
 
 /* How a row's next chunk joins what the chunks before came to: as
- * total * keep + chunk * take. One of the two is always 1. */
+ * total * correction + chunk * take. One of the two is always 1. */
 typedef struct merge {
     float correction, take;
 } merge;
@@ -310,10 +310,9 @@ BT_DEVICE float lse_of(float base, float sum)
 
 /* Two columns of an output. The fma turns -0 into 0, so that no sign tells what
  * a hidden value's was. */
-BT_DEVICE uint32_t pack_output(float a, float b, float heads_per_split)
+BT_DEVICE uint32_t pack_output(float a, float b, float inverse)
 {
-    return pack_bf16(__fmaf_rn(a, heads_per_split, 0.0f),
-                     __fmaf_rn(b, heads_per_split, 0.0f));
+    return pack_bf16(__fmaf_rn(a, inverse, 0.0f), __fmaf_rn(b, inverse, 0.0f));
 }
 
 #endif
