@@ -52,8 +52,8 @@ static void unfold(const bt_loop_list *list, const bt_loop_tile *tile,
 }
 
 /* The dense key tiles, which are the first ones, visit a step with the ranks 0,
- * 1, 2, ... pass by pass and in a pass in the order of their keys, and each
- * comes after those with lower ranks. */
+ * 1, 2, ... pass by pass and in a pass in the order of their keys, each comes
+ * after those with lower ranks, and the visits of a step are counted. */
 static void check_ranks(const bt_loop_list *list)
 {
     int32_t *next = calloc(list->step_count + 1, sizeof(int32_t));
@@ -74,6 +74,8 @@ static void check_ranks(const bt_loop_list *list)
         assert_int_equal(visit - tile->visit, tile->steps);
     }
     assert_int_equal(visits, list->dense_visits);
+    for (size_t s = 0; list->dense_count && s < list->step_count; s++)
+        assert_int_equal(list->step_visits[s], next[s]);
     // The other tiles visit none of their steps.
     for (size_t t = list->dense_count; t < list->tile_count; t++)
         for (int32_t r = 0; r < list->tiles[t].runs; r++) {

@@ -180,7 +180,7 @@ void bt_loop_list_release(bt_loop_list *list)
     bt_free(list->step_list);
     bt_free(list->ranks);
     bt_free(list->gaps);
-    bt_free(list->counts);
+    bt_free(list->step_visits);
     bt_free(list->dense_steps);
     bt_band_scan_release(&list->scan);
     bt_tile_sort_release(&list->sort);
@@ -454,10 +454,10 @@ static bauta_status rank_tiles(bt_loop_list *list, const bt_bands *bands,
     int32_t most = 0, passes = (int32_t)pass_count(list);
     if (BT_ARRAY_RESERVE(list->ranks, list->rank_capacity, 0,
                          list->visit_count) ||
-        BT_ARRAY_RESERVE(list->counts, list->count_capacity, 0,
+        BT_ARRAY_RESERVE(list->step_visits, list->step_visit_capacity, 0,
                          2 * list->step_count))
         return no_memory(err, list->visit_count, sizeof(int32_t));
-    int32_t *before = list->counts, *shortest = before + list->step_count;
+    int32_t *before = list->step_visits, *shortest = before + list->step_count;
     memset(before, 0, list->step_count * sizeof(*before));
     for (size_t t = 0; t < list->tile_count; t++)
         most = list->tiles[t].steps > most ? list->tiles[t].steps : most;

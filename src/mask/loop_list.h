@@ -82,12 +82,13 @@ typedef struct bt_loop_list {
     size_t dense_visits; /* of theirs */
     size_t chain_count;  /* of them wait for none: documents, mostly */
     int32_t *ranks; /* (visit_count) if there are any; by tile, then step */
+    int32_t *step_visits; /* (step_count) likewise: of dense tiles. As many
+                             numbers of scratch memory follow */
     size_t dense_step_count;
     int32_t *dense_steps; /* (dense_step_count) indices of their steps */
     size_t tile_capacity, run_capacity, bits_capacity; /* words of bits */
     size_t step_capacity, gap_capacity, rank_capacity, dense_step_capacity;
-    int32_t *counts; /* scratch memory: two numbers for each step */
-    size_t count_capacity;
+    size_t step_visit_capacity;
     bt_band_scan scan;
     bt_tile_sort sort;
 } bt_loop_list;

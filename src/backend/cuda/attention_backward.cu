@@ -52,7 +52,7 @@
  * replaces what is not finite in a step by 0, and makes the weights of that row
  * NaN for those who see it. */
 #include "backend/cuda/bias_kernels.h"
-#include "backend/cuda/backward_fused.h"
+#include "backend/cuda/backward_finish_dq.h"
 #include "backend/cuda/backward_kernel.h"
 
 /* ---- launching --------------------------------------------------------- */
@@ -92,6 +92,9 @@ static cudaError_t launch_fused(const backward_params *p, int blocks,
     if (blocks)
         status = launch_early(attention_backward_fused<D, STAGES, FIXUP>, p,
                               (unsigned)blocks, threads, bytes, stream);
+    if (!status && blocks && finishes_early<D> && !FIXUP)
+        status = launch_early(attention_finish_dq_early<D>, f,
+                              (unsigned)blocks * EARLY_BLOCKS, 32, 0, stream);
     if (!status && finish_blocks)
         status = launch_early(attention_finish_dq<D, FIXUP>, f,
                               (unsigned)finish_blocks, 256, 0, stream);
@@ -392,6 +395,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
                              plan->steps,
                              plan->gaps,
                              plan->dense_steps,
+                             plan->step_visits,
                              plan->added,
                              plan->bad,
                              plan->dense.tile_counter,
@@ -404,6 +408,7 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
                              (int)plan->dense_step_count,
                              (int)(plan->dense_step_count + plan->gap_count),
                              (int)d,
+                             p_dense.items,
                              scale };
     int blocks = blocks_of(&p, plan), blocks_kv = blocks_of(&p_kv, plan);
     size_t steps = plan->step_count, width = bt_cuda_width(d);

@@ -82,12 +82,14 @@ typedef struct delta_params {
 typedef struct finish_params {
     const float *dq_sum;
     const bt_loop_step *step_list, *gaps; /* (steps), and rows in no step */
-    const int32_t *dense; /* (dense_count) steps that are summed */
+    const int32_t *dense;  /* (dense_count) steps that are summed */
+    const int32_t *visits; /* (steps) tiles that add to a step */
     int *added, *bad;
     uint32_t *tile_counter;
     uint16_t *dq;
     size_t token, head; /* strides of dq */
     int heads, group, steps, dense_count, task_count, head_dim;
+    int items; /* of the kernel that makes the sums */
     float scale;
 } finish_params;
 

@@ -22,7 +22,8 @@
  * counter of (head, step, panel) says that it is its turn. Tiles are begun in
  * an order in which each follows those it waits for, and all stream the steps
  * downwards; so the previous tile is at least as far, and there is rarely
- * anything to wait for. A last kernel rounds the sums to bfloat16.
+ * anything to wait for. Other kernels round the sums to bfloat16
+ * (backward_finish_dq.h).
  *
  * Query heads that share a key head follow each other in an item of work. Where
  * a document is long and its tiles have unequally many steps, they are split:
@@ -1002,84 +1003,6 @@ __global__ void __launch_bounds__(GROUP *(fused_layout<D>::groups + 1), 1)
     } else {
         setmaxnreg_inc<groups == 3 ? 160 : 240>();
         fused_compute<D, STAGES, FIXUP>(&p, s);
-    }
-}
-
-/* ---- the end of dQ ----------------------------------------------------- */
-
-/* A step's sum of one head, in the layout of the threads that made it, becomes
- * rows of dQ: half of the threads, half of the columns. Also resets the
- * counters for the next launch. Tasks after the last step are rows that are in
- * none, and get zeros. */
-template <int D, int FIXUP>
-BT_DEVICE void finish_step(const finish_params *p, int head, int task,
-                           uint32_t (*words)[D / 2 + 4])
-{
-    const int fours = D / 2 / 8, chunks = D / 8;
-    const int panels = fused_layout<D>::panels;
-    bool sum = task < p->dense_count;
-    int at = sum ? p->dense[task] : 0;
-    bt_loop_step step = sum ? p->step_list[at] : p->gaps[task - p->dense_count];
-    int thread = threadIdx.x % GROUP, half = threadIdx.x / GROUP;
-    int row = thread / 32 * 16 + thread % 32 / 4, added = 0;
-    size_t index = (size_t)head * p->steps + at;
-    bool good = true;
-    int *counter = p->added + index * panels + half % panels;
-    if (sum)
-        added = *counter;
-    const float4 *from =
-        (const float4 *)(p->dq_sum + (index * 2 + half) * (STEP * D / 2));
-    float4 four[fours];
-#pragma unroll
-    for (int i = 0; i < fours; i++) {
-        four[i] = make_float4(0.0f, 0.0f, 0.0f, 0.0f);
-        if (added)
-            four[i] = __ldcg(from + i * GROUP + thread);
-    }
-#pragma unroll
-    for (int i = 0; i < fours; i++) {
-        // The fma turns -0 into 0.
-        uint32_t upper = pack_bf16(fmaf(four[i].x, p->scale, 0.0f),
-                                   fmaf(four[i].y, p->scale, 0.0f));
-        uint32_t lower = pack_bf16(fmaf(four[i].z, p->scale, 0.0f),
-                                   fmaf(four[i].w, p->scale, 0.0f));
-        int column = half * fours * 4 + i * 4 + thread % 4; // of two
-        words[row][column] = upper;
-        words[row + 8][column] = lower;
-        uint32_t check[2] = { check_finite(0, upper), check_finite(0, lower) };
-#pragma unroll
-        for (int r = 0; r < 2; r++)
-            if (row + r * 8 < step.rows)
-                good &= (check[r] & 0x7fff7fff) == 0;
-    }
-    if (!FIXUP && !good)
-        p->bad[head / p->group] = 1;
-    __syncthreads();
-    if (sum && thread == 0)
-        *counter = 0;
-    for (int i = threadIdx.x; i < step.rows * chunks; i += 256) {
-        int r = i / chunks, chunk = i % chunks;
-        if (chunk * 8 < p->head_dim)
-            *(uint4 *)(p->dq + (size_t)(step.row + r) * p->token +
-                       (size_t)head * p->head + chunk * 8) =
-                *(const uint4 *)&words[r][chunk * 4];
-    }
-    __syncthreads();
-}
-
-template <int D, int FIXUP>
-__global__ void __launch_bounds__(256) attention_finish_dq(finish_params p)
-{
-    __shared__ __align__(16) uint32_t words[STEP][D / 2 + 4];
-    grid_dependency_wait();
-    launch_dependents();
-    if (blockIdx.x == 0 && threadIdx.x == 0)
-        *p.tile_counter = 0;
-    // Heads lie beside each other, so rows are written whole.
-    for (int i = blockIdx.x; i < p.task_count * p.heads; i += gridDim.x) {
-        int head = i % p.heads;
-        if (!FIXUP || p.bad[head / p.group])
-            finish_step<D, FIXUP>(&p, head, i / p.heads, words);
     }
 }
 

@@ -419,6 +419,8 @@ static void add_backward_lists(layout *l, bt_cuda_plan *plan)
         sizeof(bt_loop_step));
     add(l, &plan->ranks, queries->ranks,
         queries->dense_count ? queries->visit_count : 0, sizeof(int32_t));
+    add(l, &plan->step_visits, queries->step_visits,
+        queries->dense_count ? queries->step_count : 0, sizeof(int32_t));
     add(l, &plan->dense_steps, queries->dense_steps, queries->dense_step_count,
         sizeof(int32_t));
     l->copied = l->size;

@@ -66,13 +66,14 @@ struct bt_cuda_plan {
     int32_t *dense_steps; /* (dense_step_count) */
     bt_loop_step *gaps;   /* (gap_count) */
     int32_t *ranks;
-    int *added;       /* (heads, step_count, width / 64) */
-    int *bad;         /* (kv_heads) */
-    float *dq_sum;    /* (heads, step_count, BT_STEP * width) */
-    int *met;         /* of split tiles, see backward_fused.h */
-    float *head_sums; /* likewise */
-    void *table_sums; /* of the gradient of a table, see bias_kernels.h */
-    void *table_copy; /* a table, likewise */
+    int32_t *step_visits; /* (step_count) */
+    int *added;           /* (heads, step_count, width / 64) */
+    int *bad;             /* (kv_heads) */
+    float *dq_sum;        /* (heads, step_count, BT_STEP * width) */
+    int *met;             /* of split tiles, see backward_fused.h */
+    float *head_sums;     /* likewise */
+    void *table_sums;     /* of the gradient of a table, see bias_kernels.h */
+    void *table_copy;     /* a table, likewise */
     size_t table_sums_size, table_copy_size;
     struct plan_host *host;    /* see plan.c */
     struct bt_cuda_pair *pair; /* of the forward pass; NULL: there is none */
