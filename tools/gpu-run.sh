@@ -47,8 +47,8 @@ race() {
     build_programs build-race check_cuda check_cuda_backward -- \
         -DBAUTA_NVCC_FLAGS=-DBT_EVERY_LANE
     tool="compute-sanitizer --tool racecheck --error-exitcode 1"
-    $tool build-race/src/backend/cuda/check_cuda --quick
     for head in 64 96 128 192 256; do
+        $tool build-race/src/backend/cuda/check_cuda --race $head
         $tool build-race/src/backend/cuda/check_cuda_backward --race $head
     done
     $tool "$programs/check_cuda_ops" --quick
