@@ -226,6 +226,19 @@ static void split_chains_equal_the_reference(void **state)
     }
 }
 
+/* Several blocks of rows, the last one shorter, and of k: more than there are
+ * places for packed ones. */
+static void blocks_follow_each_other(void **state)
+{
+    (void)state;
+    for (int trans_a = 0; trans_a < 2; trans_a++) {
+        shape s = { .m = 1150, .n = 100, .k = 900 };
+        draw_flags(&s);
+        s.trans_a = trans_a;
+        check(&s);
+    }
+}
+
 /* Rows of A that are a multiple of 4 KiB apart are copied by some kernels. */
 static void aliased_rows_equal_the_reference(void **state)
 {
@@ -413,6 +426,7 @@ int main(void)
         cmocka_unit_test(every_flag_equals_the_reference),
         cmocka_unit_test(tile_borders_equal_the_reference),
         cmocka_unit_test(split_chains_equal_the_reference),
+        cmocka_unit_test(blocks_follow_each_other),
         cmocka_unit_test(aliased_rows_equal_the_reference),
         cmocka_unit_test(activations_follow_the_product),
         cmocka_unit_test(empty_products_run_the_epilogue_or_nothing),

@@ -13,8 +13,8 @@
  * The panel stays in the L1 or L2 cache, as the kernels prefer, while the block
  * of A streams from the L2 cache. So B is read once for each block of A, and
  * its packed form never leaves the core. A is read in place unless it is
- * transposed or its rows compete for cache lines; then the first tasks pack it
- * for all. */
+ * transposed or its rows compete for cache lines; then the first tasks of a
+ * block pack it for all. */
 #include "backend/cpu/gemm.h"
 
 #include "base/error.h"
@@ -32,23 +32,49 @@ enum {
     COPY_COLUMNS = 128       /* of C, from which on copying rows of A pays */
 };
 
+/* How the rows of a block of A are divided into tasks. */
+typedef struct row_cut {
+    size_t rows;       /* of C in a task */
+    size_t row_tasks;  /* tasks that share a panel of columns */
+    size_t pack_tasks; /* the first tasks, which pack A */
+    size_t tasks;      /* of the block */
+} row_cut;
+
+/* A block of A is a range of rows and one of k. The tasks of all blocks are one
+ * loop, block by block, so that no thread waits for the others at the end of a
+ * block. Ranges of k are added to a stripe of C one after another. */
 typedef struct product {
     const bt_gemm *gemm;
     const bt_kernels *kernels;
     bt_thread_pool *pool;
     int threads;
-    size_t rows, depth;  /* of a block of A, at most */
-    size_t panel_depth;  /* range of k for which a B panel is packed */
-    size_t row, row_end; /* the current block of A */
-    size_t from, from_end;
-    size_t task_rows;   /* rows of C in a task */
-    size_t row_tasks;   /* tasks that share a panel of columns */
+    size_t rows, depth; /* of a block of A, at most */
+    size_t row_blocks, k_blocks;
+    size_t panel_depth; /* range of k for which a B panel is packed */
+    row_cut cut[2];     /* of blocks with `rows` rows, and of the last ones */
     bool packs;         /* A is packed, not read in place */
-    size_t pack_tasks;  /* the first tasks, which pack A */
-    bt_progress packed; /* how many of them are done */
-    float *a;           /* (ranges of k, panels, panel_depth, tile rows) */
-    float *b;           /* (threads, panel_depth, tile columns) */
+    /* How many tasks of a block have packed A, and how many have multiplied it:
+     * (blocks), if A is packed. */
+    bt_progress *packed, *multiplied;
+    /* Ranges of k that are added to a stripe of C, the rows of a task:
+     * (row_blocks, stripes), if there are several. */
+    bt_progress *added;
+    size_t stripes; /* of a row block, at most */
+    size_t tasks;
+    float *a; /* (2, ranges of k, panels, panel_depth, tile rows): blocks take
+                 turns */
+    float *b; /* (threads, panel_depth, tile columns) */
 } product;
+
+/* A block of A and a task of it. */
+typedef struct block_task {
+    const row_cut *cut;
+    size_t index, block;
+    size_t task; /* of the block */
+    bool packs;
+    size_t stripe; /* if it multiplies: by panel of columns, then rows */
+    size_t row, row_end, from, from_end;
+} block_task;
 
 static size_t ceil_div(size_t a, size_t b)
 {
@@ -135,25 +161,67 @@ static size_t panel_count(const product *p)
     return bt_size_round(p->rows, tiles->pack_rows) / tiles->rows;
 }
 
+static block_task find_task(const product *p, size_t task)
+{
+    size_t whole = (p->row_blocks - 1) * p->k_blocks; // blocks before the last
+    size_t before = whole * p->cut[0].tasks;
+    bool last = task >= before;
+    const row_cut *cut = &p->cut[last];
+    size_t left = last ? task - before : task;
+    block_task t = { .cut = cut,
+                     .index = task,
+                     .block = (last ? whole : 0) + left / cut->tasks,
+                     .task = left % cut->tasks };
+    t.row = t.block / p->k_blocks * p->rows;
+    t.row_end = bt_size_min(t.row + p->rows, p->gemm->m);
+    t.from = t.block % p->k_blocks * p->depth;
+    t.from_end = bt_size_min(t.from + p->depth, p->gemm->k);
+    t.packs = t.task < cut->pack_tasks;
+    t.stripe = t.packs ? 0 : t.task - cut->pack_tasks;
+    return t;
+}
+
+static size_t first_column(const product *p, const block_task *t)
+{
+    return t->stripe / t->cut->row_tasks * p->kernels->gemm_tiles->columns;
+}
+
+/* Floats of a packed block. */
+static size_t block_floats(const product *p)
+{
+    size_t ranges = ceil_div(p->depth, p->panel_depth);
+    return bt_size_mul(ranges * panel_count(p),
+                       panel_stride(p, p->panel_depth));
+}
+
 /* The block is packed one range of k after the other, and within it panel by
  * panel, so that a task reads it sequentially. */
-static float *panel_at(const product *p, size_t row, size_t from, size_t depth)
+static float *panel_at(const product *p, const block_task *t, size_t row,
+                       size_t from, size_t depth)
 {
-    size_t before = (from - p->from) / p->panel_depth * panel_count(p);
-    return p->a + before * panel_stride(p, p->panel_depth) +
+    size_t before = (from - t->from) / p->panel_depth * panel_count(p);
+    return p->a + t->block % 2 * block_floats(p) +
+           before * panel_stride(p, p->panel_depth) +
            row / p->kernels->gemm_tiles->rows * panel_stride(p, depth);
 }
 
-static void pack_rows(product *p, size_t task)
+/* The block before the one before was at the same place. */
+static void pack_rows(product *p, const block_task *t)
 {
-    size_t row = task * p->kernels->gemm_tiles->pack_rows;
-    for (size_t from = p->from; from < p->from_end; from += p->panel_depth) {
-        size_t depth = bt_size_min(p->panel_depth, p->from_end - from);
-        p->kernels->gemm_tiles->pack_a(panel_at(p, row, from, depth),
-                                       panel_stride(p, depth), p->gemm,
-                                       p->row + row, from, depth);
+    size_t row = t->task * p->kernels->gemm_tiles->pack_rows;
+    if (t->block >= 2) {
+        size_t before = t->block - 2;
+        const row_cut *cut = &p->cut[before / p->k_blocks + 1 == p->row_blocks];
+        bt_progress_wait(&p->multiplied[before],
+                         (unsigned)(cut->tasks - cut->pack_tasks));
     }
-    bt_progress_increment(&p->packed);
+    for (size_t from = t->from; from < t->from_end; from += p->panel_depth) {
+        size_t depth = bt_size_min(p->panel_depth, t->from_end - from);
+        p->kernels->gemm_tiles->pack_a(panel_at(p, t, row, from, depth),
+                                       panel_stride(p, depth), p->gemm,
+                                       t->row + row, from, depth);
+    }
+    bt_progress_increment(&p->packed[t->block]);
 }
 
 /* Floats of a thread's panel of B, in whole cache lines. */
@@ -164,30 +232,35 @@ static size_t panel_floats(const product *p)
 }
 
 /* The panel that this thread will likely pack next, to prefetch it: the next
- * range of k, or the columns of the task `threads` tasks further on. */
-static void next_panel(const product *p, bt_gemm_block *block, size_t task)
+ * range of k, or that of the task `threads` tasks further on. */
+static void next_panel(const product *p, const block_task *t,
+                       bt_gemm_block *block)
 {
-    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
+    size_t ahead = t->index + (size_t)p->threads;
     block->next_column = block->column;
     block->next_from = block->from + block->depth;
-    if (block->next_from >= p->from_end) {
-        size_t next = (task + (size_t)p->threads) / p->row_tasks;
-        block->next_column = next * tiles->columns;
-        block->next_from = p->from;
+    block->next_depth = 0;
+    if (block->next_from < t->from_end) {
+        block->next_depth =
+            bt_size_min(p->panel_depth, t->from_end - block->next_from);
+    } else if (ahead < p->tasks) {
+        block_task next = find_task(p, ahead);
+        block->next_column = first_column(p, &next);
+        block->next_from = next.from;
+        if (!next.packs)
+            block->next_depth =
+                bt_size_min(p->panel_depth, next.from_end - next.from);
     }
-    block->next_depth =
-        block->next_column < p->gemm->n
-            ? bt_size_min(p->panel_depth, p->from_end - block->next_from)
-            : 0;
 }
 
 /* Locate the block's rows of A. */
-static void find_a(const product *p, bt_gemm_block *block)
+static void find_a(const product *p, const block_task *t, bt_gemm_block *block)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     if (p->packs) {
-        block->a = panel_at(p, block->row - p->row, block->from, block->depth);
+        block->a =
+            panel_at(p, t, block->row - t->row, block->from, block->depth);
         block->a_row = g->trans_a ? 1 : block->depth;
         block->a_step = g->trans_a ? tiles->rows : 1;
         block->a_tile = panel_stride(p, block->depth);
@@ -199,61 +272,77 @@ static void find_a(const product *p, bt_gemm_block *block)
     }
 }
 
-static void multiply_panel(const product *p, size_t task, int thread)
+static void multiply_panel(const product *p, const block_task *t, int thread)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t row = task % p->row_tasks * p->task_rows;
-    size_t column = task / p->row_tasks * tiles->columns;
+    size_t row = t->row + t->stripe % t->cut->row_tasks * t->cut->rows;
+    size_t column = first_column(p, t);
     bt_gemm_block block = {
-        .row = p->row + row,
-        .rows = bt_size_min(p->task_rows, p->row_end - p->row - row),
+        .row = row,
+        .rows = bt_size_min(t->cut->rows, t->row_end - row),
         .column = column,
         .columns = bt_size_min(tiles->columns, p->gemm->n - column),
         .b = p->b + (size_t)thread * panel_floats(p),
     };
-    for (size_t from = p->from; from < p->from_end; from += p->panel_depth) {
+    for (size_t from = t->from; from < t->from_end; from += p->panel_depth) {
         block.from = from;
-        block.depth = bt_size_min(p->panel_depth, p->from_end - from);
-        find_a(p, &block);
-        next_panel(p, &block, task);
+        block.depth = bt_size_min(p->panel_depth, t->from_end - from);
+        find_a(p, t, &block);
+        next_panel(p, t, &block);
         tiles->multiply(p->gemm, &block);
     }
 }
 
+/* A task waits for earlier ones only: those that pack its rows, and the one
+ * that adds the range of k before to its stripe of C. */
 static void run_task(void *job, size_t task, int thread)
 {
     product *p = job;
-    if (task < p->pack_tasks) {
-        pack_rows(p, task);
-    } else {
-        bt_progress_wait(&p->packed, (unsigned)p->pack_tasks);
-        multiply_panel(p, task - p->pack_tasks, thread);
+    block_task t = find_task(p, task);
+    if (t.packs) {
+        pack_rows(p, &t);
+        return;
     }
+    unsigned range = (unsigned)(t.block % p->k_blocks);
+    bt_progress *added =
+        p->added ? p->added + t.block / p->k_blocks * p->stripes + t.stripe
+                 : NULL;
+    if (p->packs)
+        bt_progress_wait(&p->packed[t.block], (unsigned)t.cut->pack_tasks);
+    if (added)
+        bt_progress_wait(added, range);
+    multiply_panel(p, &t, thread);
+    if (added)
+        bt_progress_set(added, range + 1);
+    if (p->packs)
+        bt_progress_increment(&p->multiplied[t.block]);
 }
 
-/* Divide the block's rows into the number of tasks that should finish earliest.
- * A task costs its rows plus the packing of its panel. With an uneven division
- * the threads wait for the last task, and for half a task more on average,
- * since cores are never equally fast. */
-static void cut_rows(product *p)
+/* Divide the rows of `blocks` blocks into the number of tasks that should
+ * finish earliest. A task costs its rows plus the packing of its panel. With an
+ * uneven division the threads wait for the last task, and for half a task more
+ * on average, since cores are never equally fast. */
+static row_cut cut_rows(const product *p, size_t rows, size_t blocks)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t rows = p->row_end - p->row;
     size_t panels = ceil_div(p->gemm->n, tiles->columns);
     size_t threads = (size_t)p->threads;
     size_t best = SIZE_MAX;
-    p->task_rows = rows;
+    row_cut cut = { .rows = rows };
     for (size_t parts = 1; threads > 1 && parts <= 4 * threads; parts++) {
         size_t part = bt_size_round(ceil_div(rows, parts), tiles->rows);
-        size_t tasks = panels * ceil_div(rows, part);
+        size_t tasks = blocks * panels * ceil_div(rows, part);
         size_t cost =
             (2 * ceil_div(tasks, threads) + 1) * (part + PACKING_ROWS);
         if (cost < best) {
             best = cost;
-            p->task_rows = part;
+            cut.rows = part;
         }
     }
-    p->row_tasks = ceil_div(rows, p->task_rows);
+    cut.row_tasks = ceil_div(rows, cut.rows);
+    cut.pack_tasks = p->packs ? ceil_div(rows, tiles->pack_rows) : 0;
+    cut.tasks = cut.pack_tasks + panels * cut.row_tasks;
+    return cut;
 }
 
 /* The length of the equal parts, about `most` long and a multiple of `unit`,
@@ -275,14 +364,36 @@ static void cut_blocks(product *p)
     p->depth = even_part(g->k, depth, DEPTH_STEPS);
     p->panel_depth = even_part(p->depth, tiles->depth, DEPTH_STEPS);
     p->rows = even_part(g->m, tiles->block / p->depth, tiles->pack_rows);
+    p->row_blocks = ceil_div(g->m, p->rows);
+    p->k_blocks = ceil_div(g->k, p->depth);
+    size_t blocks = p->row_blocks * p->k_blocks;
+    size_t last = g->m - (p->row_blocks - 1) * p->rows;
+    p->cut[0] = cut_rows(p, p->rows, blocks);
+    p->cut[1] = cut_rows(p, last, blocks);
+    p->tasks = (p->row_blocks - 1) * p->k_blocks * p->cut[0].tasks +
+               p->k_blocks * p->cut[1].tasks;
+    for (size_t i = 0; i < 2; i++)
+        p->stripes =
+            bt_size_max(p->stripes, p->cut[i].tasks - p->cut[i].pack_tasks);
+}
+
+static bt_progress *take_progress(bt_arena *workspace, size_t rows,
+                                  size_t columns)
+{
+    return bt_arena_alloc(workspace, rows, columns * sizeof(bt_progress));
 }
 
 static void take_workspace(product *p, bt_arena *workspace)
 {
-    size_t ranges = ceil_div(p->depth, p->panel_depth);
-    if (p->packs)
-        p->a = bt_arena_alloc(workspace, ranges * panel_count(p),
-                              panel_stride(p, p->panel_depth) * sizeof(float));
+    size_t blocks = p->row_blocks * p->k_blocks;
+    if (p->packs) {
+        p->a = bt_arena_alloc(workspace, blocks > 1 ? 2 : 1,
+                              block_floats(p) * sizeof(float));
+        p->packed = take_progress(workspace, 1, blocks);
+        p->multiplied = take_progress(workspace, 1, blocks);
+    }
+    if (p->k_blocks > 1)
+        p->added = take_progress(workspace, p->row_blocks, p->stripes);
     p->b = bt_arena_alloc(workspace, (size_t)p->threads * panel_floats(p),
                           sizeof(float));
 }
@@ -298,33 +409,24 @@ static bauta_status reserve(product *p, bt_arena *workspace, bauta_error *err)
     return BAUTA_OK;
 }
 
-static void run_block(product *p)
+static void reset_progress(bt_progress *progress, size_t count)
 {
-    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t panels = ceil_div(p->gemm->n, tiles->columns);
-    cut_rows(p);
-    if (p->packs)
-        p->pack_tasks = ceil_div(p->row_end - p->row, tiles->pack_rows);
-    bt_progress_set(&p->packed, 0);
-    bt_parallel_for(p->pool, p->pack_tasks + panels * p->row_tasks, run_task,
-                    p);
+    for (size_t i = 0; i < count && progress; i++)
+        bt_progress_set(&progress[i], 0);
 }
 
 static bauta_status run_blocked(product *p, bt_arena *workspace,
                                 bauta_error *err)
 {
-    const bt_gemm *g = p->gemm;
     cut_blocks(p);
     bauta_status status = reserve(p, workspace, err);
     if (status)
         return status;
-    for (p->row = 0; p->row < g->m; p->row = p->row_end) {
-        p->row_end = bt_size_min(p->row + p->rows, g->m);
-        for (p->from = 0; p->from < g->k; p->from = p->from_end) {
-            p->from_end = bt_size_min(p->from + p->depth, g->k);
-            run_block(p);
-        }
-    }
+    size_t blocks = p->row_blocks * p->k_blocks;
+    reset_progress(p->packed, blocks);
+    reset_progress(p->multiplied, blocks);
+    reset_progress(p->added, p->row_blocks * p->stripes);
+    bt_parallel_for(p->pool, p->tasks, run_task, p);
     return BAUTA_OK;
 }
 
