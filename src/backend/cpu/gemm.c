@@ -318,11 +318,13 @@ static void run_task(void *job, size_t task, int thread)
         bt_progress_increment(&p->multiplied[t.block]);
 }
 
-/* Divide the rows of `blocks` blocks into the number of tasks that should
- * finish earliest. A task costs its rows plus the packing of its panel. With an
- * uneven division the threads wait for the last task, and for half a task more
- * on average, since cores are never equally fast. */
-static row_cut cut_rows(const product *p, size_t rows, size_t blocks)
+/* Divide the rows of a block into the number of tasks that should finish
+ * earliest if it were the only one. A task costs its rows plus the packing of
+ * its panel. With an uneven division the threads wait for the last task, and
+ * for half a task more on average, since cores are never equally fast. Fewer
+ * tasks would do for several blocks; but a thread that takes every other task
+ * has the same half of the rows in its L2 cache all along. */
+static row_cut cut_rows(const product *p, size_t rows)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     size_t panels = ceil_div(p->gemm->n, tiles->columns);
@@ -331,7 +333,7 @@ static row_cut cut_rows(const product *p, size_t rows, size_t blocks)
     row_cut cut = { .rows = rows };
     for (size_t parts = 1; threads > 1 && parts <= 4 * threads; parts++) {
         size_t part = bt_size_round(ceil_div(rows, parts), tiles->rows);
-        size_t tasks = blocks * panels * ceil_div(rows, part);
+        size_t tasks = panels * ceil_div(rows, part);
         size_t cost =
             (2 * ceil_div(tasks, threads) + 1) * (part + PACKING_ROWS);
         if (cost < best) {
@@ -366,10 +368,8 @@ static void cut_blocks(product *p)
     p->rows = even_part(g->m, tiles->block / p->depth, tiles->pack_rows);
     p->row_blocks = ceil_div(g->m, p->rows);
     p->k_blocks = ceil_div(g->k, p->depth);
-    size_t blocks = p->row_blocks * p->k_blocks;
-    size_t last = g->m - (p->row_blocks - 1) * p->rows;
-    p->cut[0] = cut_rows(p, p->rows, blocks);
-    p->cut[1] = cut_rows(p, last, blocks);
+    p->cut[0] = cut_rows(p, p->rows);
+    p->cut[1] = cut_rows(p, g->m - (p->row_blocks - 1) * p->rows);
     p->tasks = (p->row_blocks - 1) * p->k_blocks * p->cut[0].tasks +
                p->k_blocks * p->cut[1].tasks;
     for (size_t i = 0; i < 2; i++)
