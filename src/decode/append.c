@@ -401,13 +401,6 @@ static void sequences_advance(const append_batch *b)
 
 /* ---- shares ------------------------------------------------------------ */
 
-/* Inputs with the same source stay together, so that it is read once. */
-static bool same_source(const bt_decode_input *input)
-{
-    const bt_cross_kv *cross_kv = input->sequence->cross_kv;
-    return cross_kv && cross_kv == input[-1].sequence->cross_kv;
-}
-
 /* Split the inputs into shares with about the same number of tokens. False if
  * that is impossible because one input is too long. */
 static bool split_by_tokens(const append_batch *b)
@@ -416,8 +409,7 @@ static bool split_by_tokens(const append_batch *b)
            left = b->tokens;
     for (size_t l = 0; l < workers; l++) {
         size_t fair = left / (workers - l), tokens = 0, first = at;
-        while (at < b->count &&
-               (tokens < fair || (at > first && same_source(&b->inputs[at]))))
+        while (at < b->count && tokens < fair)
             tokens += b->inputs[at++].count;
         if (tokens == 0 || tokens > fair + fair / 4)
             return false;

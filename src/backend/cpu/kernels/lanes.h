@@ -8,6 +8,9 @@
 
 enum { BT_LANES = 16 };
 
+/* The lanes as a vector of the compiler's. */
+typedef float bt_sixteen __attribute__((vector_size(BT_LANES * sizeof(float))));
+
 /* The sum of the lanes, always by the same binary tree: lane t and lane t + 8,
  * then t and t + 4 of those, t and t + 2, t and t + 1. The first two levels are
  * written as vectors, which the compiler does not find by itself. */

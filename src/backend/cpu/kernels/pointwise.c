@@ -151,12 +151,11 @@ enum {
     SUM_COLUMNS = SUM_VECTORS * BT_LANES,
     SUM_AHEAD = 8 /* rows */
 };
-typedef float sixteen __attribute__((vector_size(BT_LANES * sizeof(float))));
 
 static void sum_columns(float *to, const float *from, size_t stride,
                         size_t rows)
 {
-    sixteen sum[SUM_VECTORS], x[SUM_VECTORS];
+    bt_sixteen sum[SUM_VECTORS], x[SUM_VECTORS];
     memcpy(sum, to, sizeof(sum));
     for (size_t row = 0; row < rows; row++, from += stride) {
         const float *ahead = from + SUM_AHEAD * stride;

@@ -52,14 +52,18 @@ float KERNEL(bt_row_max_f32)(const float *x, size_t count)
 float KERNEL(bt_row_exp_sum_f32)(float *to, const float *x, size_t count,
                                  float base)
 {
-    float lanes[BT_LANES] = { 0 };
+    // An array of sums would stay in memory, and every sum wait for a store.
+    bt_sixteen sum = { 0 }, v;
+    float lanes[BT_LANES], e[BT_LANES];
     size_t j = 0;
-    for (; j + BT_LANES <= count; j += BT_LANES)
-        for (size_t t = 0; t < BT_LANES; t++) {
-            float e = bt_exp(x[j + t] - base);
-            to[j + t] = e;
-            lanes[t] += e;
-        }
+    for (; j + BT_LANES <= count; j += BT_LANES) {
+        for (size_t t = 0; t < BT_LANES; t++)
+            e[t] = bt_exp(x[j + t] - base);
+        memcpy(&v, e, sizeof(v));
+        memcpy(to + j, e, sizeof(v));
+        sum += v;
+    }
+    memcpy(lanes, &sum, sizeof(lanes));
     for (size_t t = 0; j < count; j++, t++) {
         to[j] = bt_exp(x[j] - base);
         lanes[t] += to[j];
