@@ -277,6 +277,46 @@ static void requests_wait_until_they_fit(void **state)
     generation_fixture_release(&s);
 }
 
+/* The bytes of pages after the first step of some translations, of which one
+ * runs at a time. The others still wait when the generator is freed. */
+static uint64_t bytes_of_a_step(const generation_fixture *s, uint64_t cache)
+{
+    static const uint32_t sources[][3] = { { 1, 2, 3 }, { 4, 5 }, { 6 } };
+    bauta_generator_options narrow = BAUTA_GENERATOR_OPTIONS_INIT;
+    bauta_generate_options o = BAUTA_GENERATE_OPTIONS_INIT;
+    bauta_generator *g;
+    bauta_error err;
+    o.max_new_tokens = 8;
+    o.decoder_start_token_id = 0;
+    narrow.max_sequences = 1;
+    narrow.cache_bytes = cache;
+    MUST(bauta_generator_create(&g, s->context, s->model, NULL, &narrow, &err),
+         &err);
+    for (size_t i = 0; i < BT_LEN(sources); i++) {
+        bauta_request r = plain(NULL, 0, &o);
+        r.source = sources[i];
+        r.source_count = BT_LEN(sources) - i;
+        MUST(bauta_generator_add(g, &r, &err), &err);
+    }
+    MUST(bauta_generator_step(g, NULL, &err), &err);
+    uint64_t bytes = bauta_generator_bytes(g);
+    bauta_generator_free(g);
+    return bytes;
+}
+
+static void waiting_sources_are_encoded_ahead(void **state)
+{
+    (void)state;
+    generation_fixture s =
+        generation_fixture_load(folder_of("marian"), false, 1);
+    // A page of tokens and a page of a source; two more sources wait.
+    uint64_t ahead = bytes_of_a_step(&s, 0);
+    uint64_t bounded = bytes_of_a_step(&s, ahead);
+    assert_true(bounded > 0);
+    assert_int_equal(ahead, 2 * bounded);
+    generation_fixture_release(&s);
+}
+
 static void cached_prefixes_are_shared(void **state)
 {
     (void)state;
@@ -665,6 +705,7 @@ int main(void)
         cmocka_unit_test(other_requests_change_no_bit),
         cmocka_unit_test(steps_queued_ahead_change_no_bit),
         cmocka_unit_test(requests_wait_until_they_fit),
+        cmocka_unit_test(waiting_sources_are_encoded_ahead),
         cmocka_unit_test(cached_prefixes_are_shared),
         cmocka_unit_test(a_callback_can_cancel_generation),
         cmocka_unit_test(ids_without_a_piece_add_no_text),

@@ -419,6 +419,7 @@ void bt_request_free(bt_request *r)
         return;
     for (size_t b = 0; r->sequences && b < r->options.num_beams; b++)
         bt_sequence_free(r->sequences[b]);
+    bt_cross_kv_release(r->cross_kv);
     bt_free(r->sequences);
     bt_free(r->forks);
     bt_free(r->history);

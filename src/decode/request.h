@@ -33,6 +33,7 @@ typedef struct bt_request {
     size_t generated;        /* new tokens */
     bt_beam_tree tree;       /* the new tokens of all beams */
     bt_beam_search search;   /* with beam search */
+    bt_cross_kv *cross_kv;   /* of its source, until a sequence has it */
     bt_sequence **sequences; /* (beams) of the open beams, or NULL */
     bt_sequence **forks;     /* (beams) scratch while a step is committed */
     uint32_t *history;       /* (beams, limit) if a logits processor needs it */

@@ -17,6 +17,10 @@
  * least this many tokens of it are missing. */
 enum { WORTH_WAITING = 16 };
 
+/* Sources of waiting requests are encoded with those of starting ones, until
+ * there are so many: each would read all weights for a product of few rows. */
+enum { ENCODE_TOKENS = 512, ENCODE_SOURCES = 32 };
+
 /* ---- prefix cache ------------------------------------------------------ */
 
 static void prefix_release(bt_prefix_entry *entry)
@@ -150,6 +154,8 @@ static bauta_status share(bauta_generator *g, bt_request *r, const match *m,
         return BAUTA_OK;
     }
     r->sequences[0] = fork;
+    bt_cross_kv_release(r->cross_kv);
+    r->cross_kv = NULL;
     r->prompt_read = m->ready;
     r->cached_tokens = r->source_count ? r->source_count : m->ready;
     if (m->entry)
@@ -185,7 +191,7 @@ static bauta_status share_or_wait(bauta_generator *g, size_t at, bool *alone,
 
 /* The requests whose sources are encoded in this step. */
 typedef struct encode_batch {
-    size_t count;
+    size_t count, tokens;
     bt_request **requests;
     const uint32_t **sources;
     size_t *lengths;
@@ -207,45 +213,75 @@ static bauta_status encode_batch_init(encode_batch *all, size_t most,
 
 static void encode_batch_release(encode_batch *all)
 {
-    for (size_t i = 0; all->cross_kvs && i < all->count; i++)
-        bt_cross_kv_release(all->cross_kvs[i]);
     bt_free(all->requests);
     bt_free(all->sources);
     bt_free(all->lengths);
     bt_free(all->cross_kvs);
 }
 
-/* Encode all sources in one pass, and create a sequence for each. */
+/* Add a request unless there would be more than `most` tokens. The first one
+ * always fits. */
+static bool encode_batch_add(encode_batch *all, bt_request *r, size_t most)
+{
+    size_t tokens = bt_size_add(all->tokens, r->source_count);
+    if (all->count && tokens > most)
+        return false;
+    all->tokens = tokens;
+    all->requests[all->count] = r;
+    all->sources[all->count] = r->source;
+    all->lengths[all->count++] = r->source_count;
+    return true;
+}
+
+/* Add requests that wait. Where the cache is bounded, its pages are for those
+ * that run. */
+static void encode_batch_add_queued(bauta_generator *g, encode_batch *all)
+{
+    size_t most = bt_size_min(ENCODE_TOKENS, g->options.max_batched_tokens);
+    bool room = all->count && !bt_decode_session_limit(g->session);
+    for (bt_request *r = g->queue; r && room && all->count < ENCODE_SOURCES;
+         r = r->next) {
+        const bt_request *last = all->requests[all->count - 1];
+        if (!r->cross_kv && !same_source(r, last->source, last->source_count))
+            room = encode_batch_add(all, r, most);
+    }
+}
+
+/* Encode all sources in one pass. */
 static bauta_status encode_batch_run(bauta_generator *g, encode_batch *all,
                                      bauta_error *err)
 {
-    bauta_status status = BAUTA_OK;
     if (all->count == 0)
         return BAUTA_OK;
-    if (all->sources[0])
-        status = bt_decode_session_encode(g->session, all->count, all->sources,
-                                          all->lengths, all->cross_kvs, err);
-    for (size_t i = 0; i < all->count && !status; i++) {
-        bt_request *r = all->requests[i];
-        status = bt_sequence_create(&r->sequences[0], g->session,
-                                    all->cross_kvs[i], err);
-        if (!status)
-            bt_sequence_set_window(r->sequences[0], r->options.sliding_window);
-    }
+    bauta_status status =
+        bt_decode_session_encode(g->session, all->count, all->sources,
+                                 all->lengths, all->cross_kvs, err);
+    for (size_t i = 0; i < all->count && !status; i++)
+        all->requests[i]->cross_kv = all->cross_kvs[i];
     return status;
 }
 
-/* Start the running requests that have no sequence yet. Source tokens count
- * against the token budget of a step, but at least one source is encoded. */
-static bauta_status start(bauta_generator *g, bauta_error *err)
+/* Create the first sequence of a request, whose source is encoded. */
+static bauta_status sequence_begin(bauta_generator *g, bt_request *r,
+                                   bauta_error *err)
 {
-    encode_batch all;
-    size_t tokens = 0, at = 0;
-    while (at < g->running_count && g->running[at]->sequences[0])
-        at++;
-    if (at == g->running_count)
-        return BAUTA_OK;
-    bauta_status status = encode_batch_init(&all, g->running_count, err);
+    bauta_status status =
+        bt_sequence_create(&r->sequences[0], g->session, r->cross_kv, err);
+    if (status)
+        return status;
+    bt_sequence_set_window(r->sequences[0], r->options.sliding_window);
+    bt_cross_kv_release(r->cross_kv);
+    r->cross_kv = NULL;
+    return BAUTA_OK;
+}
+
+/* Start the running requests from `at` on that have no sequence yet. Source
+ * tokens count against the token budget of a step, but at least one source is
+ * encoded. */
+static bauta_status start_from(bauta_generator *g, size_t at, encode_batch *all,
+                               bauta_error *err)
+{
+    bauta_status status = BAUTA_OK;
     for (size_t i = at; i < g->running_count && !status; i++) {
         bt_request *r = g->running[i];
         bool alone;
@@ -254,16 +290,32 @@ static bauta_status start(bauta_generator *g, bauta_error *err)
         status = share_or_wait(g, i, &alone, err);
         if (status || !alone)
             continue;
-        if (all.count && bt_size_add(tokens, r->source_count) >
-                             g->options.max_batched_tokens)
+        if (r->cross_kv || !r->source_count)
+            status = sequence_begin(g, r, err);
+        else if (!encode_batch_add(all, r, g->options.max_batched_tokens))
             break;
-        tokens += r->source_count;
-        all.requests[all.count] = r;
-        all.sources[all.count] = r->source_count ? r->source : NULL;
-        all.lengths[all.count++] = r->source_count;
     }
+    size_t starting = all->count;
+    encode_batch_add_queued(g, all);
     if (!status)
-        status = encode_batch_run(g, &all, err);
+        status = encode_batch_run(g, all, err);
+    for (size_t i = 0; i < starting && !status; i++)
+        status = sequence_begin(g, all->requests[i], err);
+    return status;
+}
+
+static bauta_status start(bauta_generator *g, bauta_error *err)
+{
+    encode_batch all;
+    size_t at = 0;
+    while (at < g->running_count && g->running[at]->sequences[0])
+        at++;
+    if (at == g->running_count)
+        return BAUTA_OK;
+    bauta_status status = encode_batch_init(
+        &all, g->running_count + bt_size_min(g->queued, ENCODE_SOURCES), err);
+    if (!status)
+        status = start_from(g, at, &all, err);
     encode_batch_release(&all);
     return status;
 }
