@@ -721,6 +721,24 @@ static size_t pre_distance(const bt_gemm *g)
     return pre ? (size_t)((uintptr_t)pre - (uintptr_t)g->c) : 0;
 }
 
+/* Prefetch a part of the next panel of float32 weights. Tiles of AVX-512 read
+ * them in place, faster than the processor finds the next lines. */
+static void prefetch_weights(const bt_gemm *g, const bt_gemm_block *block,
+                             size_t row, size_t rows)
+{
+    bool panels = g->packed && g->packed->type == BAUTA_FLOAT32 &&
+                  (int)BLOCK_COLUMNS == BT_PANEL_COLUMNS;
+    if (!panels)
+        return;
+    size_t lines = block->next_depth * BLOCK_COLUMNS / LINE_FLOATS;
+    const char *line =
+        panel_at(g->packed, block->next_column, block->next_from);
+    size_t first = (row - block->row) * lines / block->rows;
+    size_t end = (row - block->row + rows) * lines / block->rows;
+    for (size_t i = first; i < end; i++)
+        prefetch(line + i * LINE);
+}
+
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 {
     b_panel panels[BLOCK_PANELS] = { 0 };
@@ -747,6 +765,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         // Earlier, the rest of A would displace it from the L2 cache.
         bool soon = (end - row) / TILE_ROWS * count <= late + count;
         job.next = soon ? &next : &none;
+        prefetch_weights(g, block, row, rows);
         for (size_t i = 0; i < count; i++) {
             // Packed panels follow each other: nothing has to prefetch them.
             bool ahead = i + 1 == count && below && block->a_step == 1;
