@@ -361,17 +361,17 @@ static bauta_status pages_reserve(const append_batch *b, bauta_error *err)
 }
 
 /* Copy-on-write, for some sequences at a time. */
-static bauta_status pages_commit(const append_batch *b, bauta_error *err)
+static bauta_status pages_commit(const bt_decode_input *inputs, size_t count,
+                                 bt_stream *stream, bauta_error *err)
 {
     enum { SOME = 64 };
     bt_block_table *tables[SOME];
     bauta_status status = BAUTA_OK;
-    for (size_t first = 0; first < b->count && !status; first += SOME) {
-        size_t count = bt_size_min(SOME, b->count - first);
-        for (size_t i = 0; i < count; i++)
-            tables[i] = &b->inputs[first + i].sequence->block_table;
-        status = bt_block_tables_commit(tables, count,
-                                        b->session->context->stream, err);
+    for (size_t first = 0, some; first < count && !status; first += some) {
+        some = bt_size_min(SOME, count - first);
+        for (size_t i = 0; i < some; i++)
+            tables[i] = &inputs[first + i].sequence->block_table;
+        status = bt_block_tables_commit(tables, some, stream, err);
     }
     return status;
 }
@@ -446,6 +446,17 @@ static bauta_status workers_create(bt_decode_session *session, bauta_error *err)
     return status;
 }
 
+/* A worker copies the pages of its own share, which are in the caches of its
+ * core. No token is written meanwhile. */
+static void commit_task(void *job, size_t task, int thread)
+{
+    (void)thread;
+    const bt_decode_session *session = job;
+    bt_decode_worker *worker = &session->workers[task];
+    worker->status = pages_commit(worker->inputs, worker->count, worker->stream,
+                                  &worker->err);
+}
+
 static void worker_task(void *job, size_t task, int thread)
 {
     (void)thread;
@@ -461,19 +472,25 @@ static bauta_status run_then(const append_batch *b, bauta_error *err)
     return b->then ? b->then(b->user, err) : BAUTA_OK;
 }
 
-static bauta_status workers_run(const append_batch *b, bauta_error *err)
+/* Run a task for each worker. */
+static bauta_status workers_do(bt_decode_session *session, bt_task_fn *task,
+                               bauta_error *err)
 {
-    bt_decode_session *session = b->session;
     int workers = session->context->threads;
-    bt_parallel_for(session->context->pool, (size_t)workers, worker_task,
-                    session);
+    bt_parallel_for(session->context->pool, (size_t)workers, task, session);
     for (int l = 0; l < workers; l++)
         if (session->workers[l].status) {
             if (err)
                 *err = session->workers[l].err;
             return session->workers[l].status;
         }
-    return run_then(b, err);
+    return BAUTA_OK;
+}
+
+static bauta_status workers_run(const append_batch *b, bauta_error *err)
+{
+    bauta_status status = workers_do(b->session, worker_task, err);
+    return status ? status : run_then(b, err);
 }
 
 /* ---- the call ---------------------------------------------------------- */
@@ -534,15 +551,20 @@ bauta_status bt_decode_session_append(bt_decode_session *session,
     if (status)
         return status;
     status = pages_reserve(&b, err);
-    bauta_status copied = pages_commit(&b, status ? NULL : err);
+    bool shared = false;
+    if (!status && worth_workers(&b)) {
+        status = workers_create(session, err);
+        shared = !status && split_by_tokens(&b);
+    }
+    // Also after a failure: pages that were reserved have no tokens yet.
+    bauta_status copied =
+        shared ? workers_do(session, commit_task, err)
+               : pages_commit(inputs, count, session->context->stream,
+                              status ? NULL : err);
     if (!status)
         status = copied;
-    bool shared = worth_workers(&b);
-    if (!status && shared)
-        status = workers_create(session, err);
     if (!status)
-        status = shared && split_by_tokens(&b) ? workers_run(&b, err)
-                                               : whole_run(&b, err);
+        status = shared ? workers_run(&b, err) : whole_run(&b, err);
     if (status)
         pages_release(&b);
     else
