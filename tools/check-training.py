@@ -24,6 +24,7 @@ import numpy as np
 
 IGNORE = 0xFFFFFFFF
 ORDER, OFFSET, HIDING = 1, 2, 3
+TURN = 10  # steps of the one, then of the other
 U32 = np.uint64(0xFFFFFFFF)
 
 
@@ -333,25 +334,31 @@ def run(library, case, tokenizer, threads):
     number = at = 0
     epoch = Epoch(case.texts, case.sources, o, case.objective == "causal", 0)
     worst = seconds = twin_seconds = tokens = 0
-    for step in range(1, o.max_steps + 1):
-        if at == len(epoch.batches):
-            number, at = number + 1, 0
-            epoch = Epoch(case.texts, case.sources, o,
-                          case.objective == "causal", number)
-        report = Report(ctypes.sizeof(Report))
-        begin = time.perf_counter()
-        library.call("bauta_trainer_step", trainer, ctypes.byref(report))
-        took = time.perf_counter() - begin
-        loss, twin_took = twin.step(epoch.batches[at], number, step)
-        at += 1
-        worst = max(worst, abs(loss - report.loss))
-        if step > 5:  # both have warmed up
-            seconds, twin_seconds = seconds + took, twin_seconds + twin_took
-            tokens += report.counted if case.objective == "seq2seq" \
-                else report.tokens
-        if step % 20 == 0 or step == 1:
-            print(f"  step {step:4} bauta {report.loss:9.6f} "
-                  f"PyTorch {loss:9.6f} counted {report.counted}", flush=True)
+    for first in range(1, o.max_steps + 1, TURN):
+        steps = range(first, min(first + TURN, o.max_steps + 1))
+        reports = [Report(ctypes.sizeof(Report)) for _ in steps]
+        took = []
+        for report in reports:
+            begin = time.perf_counter()
+            library.call("bauta_trainer_step", trainer, ctypes.byref(report))
+            took.append(time.perf_counter() - begin)
+        for i, (step, report) in enumerate(zip(steps, reports)):
+            if at == len(epoch.batches):
+                number, at = number + 1, 0
+                epoch = Epoch(case.texts, case.sources, o,
+                              case.objective == "causal", number)
+            loss, twin_took = twin.step(epoch.batches[at], number, step)
+            at += 1
+            worst = max(worst, abs(loss - report.loss))
+            if step > TURN:  # both have warmed up
+                seconds += took[i]
+                twin_seconds += twin_took
+                tokens += report.counted if case.objective == "seq2seq" \
+                    else report.tokens
+            if step % 20 == 0 or step == 1:
+                print(f"  step {step:4} bauta {report.loss:9.6f} "
+                      f"PyTorch {loss:9.6f} counted {report.counted}",
+                      flush=True)
     print(f"{case.name}: largest difference {worst:.2e}; bauta "
           f"{tokens / seconds:.0f} tokens/s, PyTorch "
           f"{tokens / twin_seconds:.0f}, ratio {twin_seconds / seconds:.2f}",
