@@ -90,6 +90,7 @@ static const line lines[] = {
     { "causal 16384 d64", mask_causal, 16384, 12, 64 },
     { "causal 256 d128", mask_causal, 256, 12, 128 },
     { "causal 1024 d128", mask_causal, 1024, 12, 128 },
+    { "causal 2048 d128", mask_causal, 2048, 12, 128 },
     { "causal 4096 d128", mask_causal, 4096, 12, 128 },
     { "causal 16384 d128", mask_causal, 16384, 12, 128 },
     { "documents 4096 d64", mask_documents, 4096, 12, 64 },
