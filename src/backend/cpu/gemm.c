@@ -93,23 +93,34 @@ static bt_thread_pool *pool_for(const bt_cpu *cpu, size_t work)
 typedef struct direct {
     const bt_kernels *kernels;
     const bt_gemm *gemms;
+    size_t threads, stripes;
     struct {
         size_t columns; /* of a stripe */
         size_t end;     /* of the stripes of this product */
     } cuts[BT_GEMM_GROUP_MAX];
 } direct;
 
+/* The stripe of a task. There is a range of stripes for each thread, and tasks
+ * take turns between the ranges. So a thread that takes every so many tasks
+ * reads B from one stripe to the next, as hardware and kernels prefetch it. */
+static size_t stripe_of(const direct *d, size_t task)
+{
+    size_t range = task % d->threads;
+    return d->stripes / d->threads * range +
+           bt_size_min(range, d->stripes % d->threads) + task / d->threads;
+}
+
 static void run_stripe(void *job, size_t task, int thread)
 {
     (void)thread;
     const direct *d = job;
-    size_t i = 0;
-    while (task >= d->cuts[i].end)
+    size_t stripe = stripe_of(d, task), i = 0;
+    while (stripe >= d->cuts[i].end)
         i++;
-    size_t stripe = d->cuts[i].columns;
-    size_t first = (i ? task - d->cuts[i - 1].end : task) * stripe;
+    size_t columns = d->cuts[i].columns;
+    size_t first = (i ? stripe - d->cuts[i - 1].end : stripe) * columns;
     d->kernels->gemm_columns(&d->gemms[i], first,
-                             bt_size_min(stripe, d->gemms[i].n - first));
+                             bt_size_min(columns, d->gemms[i].n - first));
 }
 
 /* Stripes are whole cache lines, and wide, because long pieces of B are read
@@ -130,18 +141,18 @@ static void run_direct(const bt_cpu *cpu, const bt_gemm *gemms, size_t count,
                        size_t work)
 {
     bt_thread_pool *pool = pool_for(cpu, work);
-    size_t threads = (size_t)bt_thread_pool_threads(pool), stripes = 0;
+    size_t threads = (size_t)bt_thread_pool_threads(pool);
     for (size_t i = 0; i < count && threads == 1; i++)
         cpu->kernels->gemm_columns(&gemms[i], 0, gemms[i].n);
     if (threads == 1)
         return;
-    direct d = { .kernels = cpu->kernels, .gemms = gemms };
+    direct d = { .kernels = cpu->kernels, .gemms = gemms, .threads = threads };
     for (size_t i = 0; i < count; i++) {
         d.cuts[i].columns = stripe_columns(&gemms[i], threads);
-        stripes += ceil_div(gemms[i].n, d.cuts[i].columns);
-        d.cuts[i].end = stripes;
+        d.stripes += ceil_div(gemms[i].n, d.cuts[i].columns);
+        d.cuts[i].end = d.stripes;
     }
-    bt_parallel_for(pool, stripes, run_stripe, &d);
+    bt_parallel_for(pool, d.stripes, run_stripe, &d);
 }
 
 /* ---- Many rows --------------------------------------------------------- */

@@ -19,9 +19,10 @@ enum {
     PANEL_ROWS = VL == 16 ? 8 : 4, /* rows that share a panel */
     PANEL_PART = 3,   /* vectors of it, if there are several rows */
     ROW_VECTORS = 12, /* that one row takes together, of adjacent panels */
-    /* Prefetch distance. float32 needs none: the hardware prefetcher keeps up.
-     */
-    PANEL_PREFETCH_BYTES = 4096
+    /* Prefetch distances in steps of k, 4 or 6 KiB. float32 needs none: the
+     * hardware prefetcher keeps up. */
+    BF16_AHEAD = 42,
+    INT8_AHEAD = VL == 16 ? 85 : 128
 };
 
 /* op(A) in memory. */
@@ -117,13 +118,19 @@ typedef struct panel_job {
     float *sums; /* (rows, BT_PANEL_COLUMNS) from the first vector on */
 } panel_job;
 
+/* Steps of k between the prefetch of a part of a panel and its use. */
+INLINE size_t panel_ahead(const bauta_dtype type)
+{
+    return type == BAUTA_INT8 ? INT8_AHEAD : BF16_AHEAD;
+}
+
 /* Prefetch as much of a panel as one step of k reads. */
 INLINE void prefetch_panel(const bauta_dtype type, const char *panel)
 {
     const size_t bytes = BT_PANEL_COLUMNS * bt_packed_element_size(type);
     if (type != BAUTA_FLOAT32)
         UNROLLED_FOR (size_t at = 0; at < bytes; at += LINE)
-            prefetch(panel + PANEL_PREFETCH_BYTES + at);
+            prefetch(panel + at);
 }
 
 /* The chains of several rows with one panel. */
@@ -139,7 +146,7 @@ INLINE void panel_chains(const bauta_dtype type, const size_t rows,
         UNROLLED_FOR (size_t v = 0; v < vectors; v++)
             s[i][v] = vf_set(0.0f);
     for (size_t p = 0; p < job->depth; p++) {
-        prefetch_panel(type, panel);
+        prefetch_panel(type, panel + panel_ahead(type) * step);
         UNROLLED_FOR (size_t v = 0; v < vectors; v++) {
             vf x = widen(type, panel, v * VL);
             UNROLLED_FOR (size_t i = 0; i < rows; i++)
@@ -206,14 +213,15 @@ typedef struct row_job {
     const float *scale, *bias; /* each may be NULL */
 } row_job;
 
-/* One step of the chains. */
+/* One step of the chains; `later` is that part of the panels which is
+ * prefetched. */
 INLINE void row_step(vf s[ROW_VECTORS], const bauta_dtype type,
                      const size_t vectors, const char *panel, size_t next,
-                     float a)
+                     const char *later, float a)
 {
     vf y = vf_set(a);
     UNROLLED_FOR (size_t v = 0; v < vectors; v += PANEL_VECTORS)
-        prefetch_panel(type, panel + v / PANEL_VECTORS * next);
+        prefetch_panel(type, later + v / PANEL_VECTORS * next);
     UNROLLED_FOR (size_t v = 0; v < vectors; v++)
         s[v] = vf_fma(y,
                       widen(type, panel + v / PANEL_VECTORS * next,
@@ -243,19 +251,27 @@ INLINE void row_chains(const bauta_dtype type, const size_t vectors,
                        const row_job *job)
 {
     const size_t step = BT_PANEL_COLUMNS * bt_packed_element_size(type);
-    const size_t next = job->next, a_step = job->a_step;
+    const size_t next = job->next, a_step = job->a_step, depth = job->depth;
+    const size_t ahead = panel_ahead(type);
+    // From there on the next panels are prefetched. AVX-512 gains nothing by
+    // it, and loses where all weights are cached.
+    const size_t turn = depth > ahead ? (depth - ahead) / 2 * 2 : 0;
     const float *a = job->a;
-    const char *panel = job->panel;
+    const char *panel = job->panel, *later = panel + ahead * step;
     vf s[ROW_VECTORS];
     UNROLLED_FOR (size_t v = 0; v < vectors; v++)
         s[v] = vf_set(0.0f);
     size_t p = 0;
-    for (; p + 2 <= job->depth; p += 2, a += 2 * a_step, panel += 2 * step) {
-        row_step(s, type, vectors, panel, next, a[0]);
-        row_step(s, type, vectors, panel + step, next, a[a_step]);
+    for (; p + 2 <= depth; p += 2, a += 2 * a_step) {
+        if (VL == 8 && p == turn)
+            later += (vectors - 1) / PANEL_VECTORS * next;
+        row_step(s, type, vectors, panel, next, later, a[0]);
+        row_step(s, type, vectors, panel + step, next, later + step, a[a_step]);
+        panel += 2 * step;
+        later += 2 * step;
     }
-    if (p < job->depth)
-        row_step(s, type, vectors, panel, next, a[0]);
+    if (p < depth)
+        row_step(s, type, vectors, panel, next, later, a[0]);
     row_end(s, vectors, job);
 }
 
