@@ -146,7 +146,7 @@ man: all
 	@tools/make-completions.sh $(BUILD)/bauta completions
 
 format:
-	@git ls-files -co --exclude-standard '*.c' '*.h' | xargs clang-format -i
+	@git ls-files -co --exclude-standard '*.c' '*.h' '*.cu' | xargs clang-format -i
 
 clean:
 	rm -rf build build-*

@@ -36,7 +36,7 @@ lines)
             }
         done
     done
-    if files '*.c' '*.h' '*.md' '*.sh' '*.txt' |
+    if files '*.c' '*.h' '*.cu' '*.md' '*.sh' '*.txt' |
         xargs grep -nE '[[:blank:]]+$'; then
         echo "these lines end in white space"
         failed=1
@@ -71,7 +71,7 @@ lines)
         echo "these lines must call bt_layer_window() or bt_layer_mask()"
         failed=1
     fi
-    if files '*.c' '*.h' | xargs grep -nE '^.{81}'; then
+    if files '*.c' '*.h' '*.cu' | xargs grep -nE '^.{81}'; then
         echo "these lines are longer than 80 characters"
         failed=1
     fi
@@ -80,7 +80,7 @@ format)
     clang-format --version 2>/dev/null | grep -q 'version 14\.' ||
         skip "there is no clang-format 14; other versions format otherwise"
     # One process for many files: it takes longer to start than to read one.
-    report=$(files '*.c' '*.h' |
+    report=$(files '*.c' '*.h' '*.cu' |
         xargs clang-format --dry-run -Werror 2>&1) || failed=1
     [ $failed = 0 ] || printf '%s\n' "$report" |
         sed -n "s/^\([^ :]*\):[0-9].* error: .*/\1: 'make format' would change it/p" |

@@ -51,9 +51,9 @@
  * result is not finite, and a second kernel (FIXUP) recomputes those. It
  * replaces what is not finite in a step by 0, and makes the weights of that row
  * NaN for those who see it. */
-#include "backend/cuda/bias_kernels.h"
 #include "backend/cuda/backward_finish_dq.h"
 #include "backend/cuda/backward_kernel.h"
+#include "backend/cuda/bias_kernels.h"
 
 /* ---- launching --------------------------------------------------------- */
 
@@ -150,16 +150,15 @@ static cudaError_t launch_two(const delta_params *delta, size_t steps,
 
 template <int BIAS>
 static cudaError_t launch_width(size_t width, const delta_params *delta,
-                                size_t steps,
-                                const backward_params *dq, int dq_blocks,
-                                const backward_params *dkv, int dkv_blocks,
-                                cudaStream_t stream)
+                                size_t steps, const backward_params *dq,
+                                int dq_blocks, const backward_params *dkv,
+                                int dkv_blocks, cudaStream_t stream)
 {
     return width == 128
-               ? launch_two<128, 2, 4, 2, 3, BIAS>(
-                     delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream)
-               : launch_two<64, 3, 6, 3, 6, BIAS>(
-                     delta, steps, dq, dq_blocks, dkv, dkv_blocks, stream);
+               ? launch_two<128, 2, 4, 2, 3, BIAS>(delta, steps, dq, dq_blocks,
+                                                   dkv, dkv_blocks, stream)
+               : launch_two<64, 3, 6, 3, 6, BIAS>(delta, steps, dq, dq_blocks,
+                                                  dkv, dkv_blocks, stream);
 }
 
 static cudaError_t launch_all(size_t width, bt_bias_kind bias,
@@ -465,9 +464,11 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             return status;
     }
     if (!result && plan->dense_step_count)
-        result = (width == 128 ? launch_one<128, 3> : launch_one<64, 3>)(
-            &p_dense, blocks_of(&p_dense, plan), &finish, finish_blocks,
-            (cudaStream_t)stream);
+        result = (width == 128 ? launch_one<128, 3>
+                               : launch_one<64, 3>)(&p_dense,
+                                                    blocks_of(&p_dense, plan),
+                                                    &finish, finish_blocks,
+                                                    (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",

@@ -53,12 +53,10 @@ static cudaError_t launch_width(int width, const backward_params *dq,
                                                           dkv_blocks, stream);
 }
 
-extern "C" cudaError_t
-bt_launch_backward_large_head(const delta_params *delta, int width,
-                              size_t steps, const backward_params *dq,
-                              int dq_blocks, const backward_params *dkv,
-                              int dkv_blocks, bt_bias_kind bias,
-                              cudaStream_t stream)
+extern "C" cudaError_t bt_launch_backward_large_head(
+    const delta_params *delta, int width, size_t steps,
+    const backward_params *dq, int dq_blocks, const backward_params *dkv,
+    int dkv_blocks, bt_bias_kind bias, cudaStream_t stream)
 {
     cudaError_t status = cudaSuccess;
     if (steps)
@@ -68,7 +66,8 @@ bt_launch_backward_large_head(const delta_params *delta, int width,
     if (bias == BT_BIAS_TENSOR)
         return launch_width<BIASED | TENSOR>(width, dq, dq_blocks, dkv,
                                              dkv_blocks, stream);
-    return bias ? launch_width<BIASED>(width, dq, dq_blocks, dkv, dkv_blocks,
-                                       stream)
-                : launch_width<0>(width, dq, dq_blocks, dkv, dkv_blocks, stream);
+    return bias
+               ? launch_width<BIASED>(width, dq, dq_blocks, dkv, dkv_blocks,
+                                      stream)
+               : launch_width<0>(width, dq, dq_blocks, dkv, dkv_blocks, stream);
 }

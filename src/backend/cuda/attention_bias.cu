@@ -122,11 +122,10 @@ extern "C" cudaError_t bt_cuda_launch_anchors(bt_cuda_bias *bias,
                                stream, plan->tiles, bias->positions,
                                plan->first_key, plan->anchors);
     if (!status && steps && plan->step_count)
-        status = launch_kernel(attention_step_anchors,
-                               (unsigned)plan->step_count, BT_STEP, 0,
-                               BT_START_AFTER, stream, plan->steps,
-                               tensor ? NULL : plan->anchors,
-                               plan->step_anchors);
+        status =
+            launch_kernel(attention_step_anchors, (unsigned)plan->step_count,
+                          BT_STEP, 0, BT_START_AFTER, stream, plan->steps,
+                          tensor ? NULL : plan->anchors, plan->step_anchors);
     if (tensor)
         bias->offsets = plan->offsets;
     else
@@ -557,8 +556,8 @@ extern "C" cudaError_t bt_cuda_launch_dtensor(const dtable_params *params,
                                               cudaStream_t stream)
 {
     int stride = (params->head_dim + 15) / 16 * 16 + 8;
-    int bytes = 4 * TILE * stride * 2 +
-                WARPS * 16 * (TILE + 2) * (int)sizeof(float);
+    int bytes =
+        4 * TILE * stride * 2 + WARPS * 16 * (TILE + 2) * (int)sizeof(float);
     dim3 blocks((unsigned)((extent + TILE - 1) / TILE),
                 params->bias.head_stride ? (unsigned)params->heads : 1);
     if (extent == 0)

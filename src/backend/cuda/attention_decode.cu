@@ -55,8 +55,8 @@ BT_DEVICE void compute_jobs(const decode_params *p, decode_shared<D> *s)
         barrier_wait(&s->work_full[here.index], here.phase);
         bool end = work->item.rows < 0;
         if (!end)
-            tiles += compute_job<D, HALVES, COLUMNS, BIAS, 0>(
-                p, s, work, NULL, q, &at, tiles);
+            tiles += compute_job<D, HALVES, COLUMNS, BIAS, 0>(p, s, work, NULL,
+                                                              q, &at, tiles);
         consumer_release(&s->work_done[here.index]);
         if (end)
             break;
@@ -116,8 +116,9 @@ static cudaError_t launch(decode_params *params, int blocks, bool idle,
     params->in_flight =
         idle ? kernel_traits<D>::stages : max(IN_FLIGHT_BYTES / tile, 4);
     // The prologue may overlap the previous kernel.
-    return launch_kernel(attention_decode<D, HALVES, COLUMNS, BIAS>, (unsigned)blocks,
-                         THREADS, bytes, BT_START_EARLY, stream, *params);
+    return launch_kernel(attention_decode<D, HALVES, COLUMNS, BIAS>,
+                         (unsigned)blocks, THREADS, bytes, BT_START_EARLY,
+                         stream, *params);
 }
 
 template <int D, int COLUMNS, int BIAS>
@@ -146,11 +147,10 @@ static cudaError_t launch_for(decode_params *p, bool biased, int blocks,
                   : launch_parts<D, 0>(p, blocks, idle, stream);
 }
 
-extern "C" bauta_status
-bt_attention_decode_bf16_cuda(bt_cuda_decode *decode,
-                              const bauta_attention_shape *shape, const uint16_t *q,
-                              const bt_cuda_pages *pages, uint16_t *out,
-                              float *lse, void *stream, bauta_error *err)
+extern "C" bauta_status bt_attention_decode_bf16_cuda(
+    bt_cuda_decode *decode, const bauta_attention_shape *shape,
+    const uint16_t *q, const bt_cuda_pages *pages, uint16_t *out, float *lse,
+    void *stream, bauta_error *err)
 {
     size_t d = decode->head_dim;
     bool biased = bt_cuda_biased(shape);

@@ -38,7 +38,8 @@ static __global__ void __launch_bounds__(WARPS * 32) forward_f32(f32_params p)
     for (int b = 0; (b = next_block(&p.rows, at.row, b, &span)) >= 0; b++) {
         int first = origin + b * 32, key = first + at.lane;
         bool visible = sees(&p.rows, at.row, key);
-        float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale
+        float x = visible ? dot(at.q, key_row(&p, at.row, key, at.head), p.d) *
+                                p.scale
                           : -INFINITY;
         if (BIAS && visible)
             x = biased_score(&p, x, at.row, at.head, key - anchor, &slope);
@@ -102,7 +103,8 @@ static __global__ void __launch_bounds__(WARPS * 32)
         bool visible = sees(&p.rows, at.row, key);
         float ds = 0.0f;
         if (visible) {
-            float x = dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale;
+            float x =
+                dot(at.q, key_row(&p, at.row, key, at.head), p.d) * p.scale;
             float dw = dot(at.dout, value_row(&p, at.row, key, at.head), p.e);
             float slope = 1.0f;
             if (BIAS)
@@ -275,7 +277,8 @@ static size_t or_dense(size_t stride, size_t dense)
 }
 
 static bauta_status prepare(f32_params *p, const bt_cuda_rows *rows,
-                            const bauta_attention_shape *shape, bauta_error *err)
+                            const bauta_attention_shape *shape,
+                            bauta_error *err)
 {
     size_t kv_heads = shape->kv_heads ? shape->kv_heads : shape->heads;
     size_t d = shape->head_dim, e = shape->value_dim ? shape->value_dim : d;
@@ -348,11 +351,10 @@ static void launch_backward(const f32_params *p, cudaStream_t stream)
                               WARPS * 32, 0, stream>>>(*p);
 }
 
-extern "C" bauta_status
-bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
-                              const bauta_attention_shape *shape, const float *q,
-                              const float *k, const float *v, float *out,
-                              float *lse, void *stream, bauta_error *err)
+extern "C" bauta_status bt_attention_forward_f32_cuda(
+    const bt_cuda_rows *rows, const bauta_attention_shape *shape,
+    const float *q, const float *k, const float *v, float *out, float *lse,
+    void *stream, bauta_error *err)
 {
     f32_params p;
     bauta_status status = prepare(&p, rows, shape, err);
@@ -368,10 +370,10 @@ bt_attention_forward_f32_cuda(const bt_cuda_rows *rows,
 }
 
 extern "C" bauta_status bt_attention_backward_f32_cuda(
-    const bt_cuda_rows *rows, const bauta_attention_shape *shape, const float *q,
-    const float *k, const float *v, const float *out, const float *lse,
-    const float *dout, float *dq, float *dk, float *dv, void *stream,
-    bauta_error *err)
+    const bt_cuda_rows *rows, const bauta_attention_shape *shape,
+    const float *q, const float *k, const float *v, const float *out,
+    const float *lse, const float *dout, float *dq, float *dk, float *dv,
+    void *stream, bauta_error *err)
 {
     f32_params p;
     bauta_status status = prepare(&p, rows, shape, err);

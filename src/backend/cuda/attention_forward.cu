@@ -438,8 +438,9 @@ template <int D, int BIAS>
 static cudaError_t launch_both(const forward_params *params, bt_cuda_pair *pair,
                                int blocks, cudaStream_t stream)
 {
-    return params->table ? launch_pair<D, 1, BIAS>(params, pair, blocks, stream)
-                         : launch_pair<D, 0, BIAS>(params, pair, blocks, stream);
+    return params->table
+               ? launch_pair<D, 1, BIAS>(params, pair, blocks, stream)
+               : launch_pair<D, 0, BIAS>(params, pair, blocks, stream);
 }
 
 template <int D>
@@ -472,9 +473,9 @@ static cudaError_t launch_width(const forward_params *p, bt_cuda_pair *pair,
 
 /* With k, v and what pages need already in p. */
 static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
-                               const bauta_attention_shape *shape, const uint16_t *q,
-                               uint16_t *out, float *lse, float scale,
-                               void *stream, bauta_error *err)
+                               const bauta_attention_shape *shape,
+                               const uint16_t *q, uint16_t *out, float *lse,
+                               float scale, void *stream, bauta_error *err)
 {
     size_t d = plan->head_dim;
     p->out_head = or_dense(shape->out_head, d);
@@ -522,8 +523,8 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
         result = bt_cuda_launch_anchors(&p->bias, plan, false, queue);
     }
     if (!result)
-        result = launch_width(p, plan->pair, bias, bt_cuda_width(d), blocks,
-                              queue);
+        result =
+            launch_width(p, plan->pair, bias, bt_cuda_width(d), blocks, queue);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernel: %s",
@@ -531,11 +532,10 @@ static bauta_status launch_all(forward_params *p, bt_cuda_plan *plan,
     return BAUTA_OK;
 }
 
-extern "C" bauta_status
-bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention_shape *shape,
-                               const uint16_t *q, const uint16_t *k,
-                               const uint16_t *v, uint16_t *out, float *lse,
-                               void *stream, bauta_error *err)
+extern "C" bauta_status bt_attention_forward_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention_shape *shape, const uint16_t *q,
+    const uint16_t *k, const uint16_t *v, uint16_t *out, float *lse,
+    void *stream, bauta_error *err)
 {
     size_t d = plan->head_dim, kv_heads = plan->kv_heads;
     size_t keys = bt_cuda_width(d) > 128 ? 64 : PAIR;
@@ -560,11 +560,10 @@ bt_attention_forward_bf16_cuda(bt_cuda_plan *plan, const bauta_attention_shape *
     return status ? status : bt_cuda_plan_complete(plan, stream, err);
 }
 
-extern "C" bauta_status
-bt_attention_paged_bf16_cuda(bt_cuda_plan *plan, const bauta_attention_shape *shape,
-                             const uint16_t *q, const bt_cuda_paged *pages,
-                             uint16_t *out, float *lse, void *stream,
-                             bauta_error *err)
+extern "C" bauta_status bt_attention_paged_bf16_cuda(
+    bt_cuda_plan *plan, const bauta_attention_shape *shape, const uint16_t *q,
+    const bt_cuda_paged *pages, uint16_t *out, float *lse, void *stream,
+    bauta_error *err)
 {
     float scale;
     forward_params p = {};

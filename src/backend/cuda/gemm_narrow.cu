@@ -7,10 +7,10 @@
  * A block has one chunk of k of a tile, and the blocks of a cluster have the
  * chunks of one tile. All of a block's weights are fetched at once, and none is
  * replaced, so that where the kernel before this one lets it start early
- * (programmatic dependent launch) they have arrived when that one ends, and only
- * the rows are left to come. One warpgroup multiplies, with the rows of a as the
- * 64 rows of wgmma. It has no use for those beyond m, and reads whatever lies
- * there.
+ * (programmatic dependent launch) they have arrived when that one ends, and
+ * only the rows are left to come. One warpgroup multiplies, with the rows of a
+ * as the 64 rows of wgmma. It has no use for those beyond m, and reads whatever
+ * lies there.
  *
  * With more than one chunk, every block sends the sums of eight columns to the
  * block of the cluster that they belong to, which adds them in the order of k.
@@ -96,12 +96,13 @@ BT_DEVICE void fetch_weights(const bt_gemm_narrow_task &t,
                              int panels, int column, int k)
 {
     using C = narrow<ROWS, TILE>;
-    int first = part * BARRIER_PANELS, end = min(first + BARRIER_PANELS, panels);
+    int first = part * BARRIER_PANELS,
+        end = min(first + BARRIER_PANELS, panels);
     if (first >= end)
         return;
-    barrier_arrive_expect(&s.full[part],
-                          (uint32_t)((end - first) *
-                                     (C::B_PANEL + WITH_ROWS * C::A_PANEL)));
+    barrier_arrive_expect(
+        &s.full[part],
+        (uint32_t)((end - first) * (C::B_PANEL + WITH_ROWS * C::A_PANEL)));
     uint64_t policy = policy_evict_first(); // weights are read once
     for (int p = first; p < end; p++) {
         int at = k + p * PANEL_K;
@@ -178,10 +179,9 @@ BT_DEVICE void place_pairs(P &p, const bt_gemm_narrow_task &t, int rank,
         p.column[i] = column + group * 8 + own_column();
         p.in[i] = group < C::GROUPS && p.row[i] < t.end.m &&
                   p.column[i] < t.end.n && threadIdx.x < C::HOLDERS;
-        p.bias[i] = t.end.bias && p.in[i]
-                        ? load_two(t.end.bias + p.column[i],
-                                   t.end.n - p.column[i])
-                        : 0;
+        p.bias[i] = t.end.bias && p.in[i] ? load_two(t.end.bias + p.column[i],
+                                                     t.end.n - p.column[i])
+                                          : 0;
         p.v[i][0] = p.v[i][1] = 0.0f;
     }
 }
@@ -284,7 +284,7 @@ __global__ void __launch_bounds__(THREADS)
     int column = tile * TILE;
     int panels = max(min(t.chunk_panels, t.panels - rank * t.chunk_panels), 0);
     int k = rank * t.chunk_panels * PANEL_K, warp = threadIdx.x / 32;
-    bool copies = threadIdx.x % 32 == 0; // a lane for each part
+    bool copies = threadIdx.x % 32 == 0;            // a lane for each part
     constexpr bool GIVEN = SOURCE == BT_ROWS_GIVEN; // the copy engine has them
     row_part_of part = { k, panels, tile, (int)gridDim.x / t.blocks };
     norm_weights<HELD> norm;
@@ -346,8 +346,8 @@ static cudaError_t launch(const bt_gemm_narrow_task *t, void *stream)
     how.threads = THREADS;
     how.cluster = (unsigned)t->blocks;
     how.start = BT_START_EARLY;
-    how.shared = (size_t)memory_bytes<ROWS, TILE>(t->chunk_panels, t->chunks,
-                                                  t->blocks);
+    how.shared =
+        (size_t)memory_bytes<ROWS, TILE>(t->chunk_panels, t->chunks, t->blocks);
     how.shared_limit = MOST_BYTES;
     return launch_values(how, stream, *t);
 }
@@ -395,8 +395,8 @@ extern "C" int bt_gemm_narrow(bt_gemm_form form, int rows, int tile,
                         : launch_tile<64>(form, tile, source, task, stream);
 }
 
-template <int ROWS> static int bytes_of(int tile, int panels, int chunks,
-                                        int blocks)
+template <int ROWS>
+static int bytes_of(int tile, int panels, int chunks, int blocks)
 {
     return tile == 32 ? memory_bytes<ROWS, 32>(panels, chunks, blocks)
                       : memory_bytes<ROWS, 64>(panels, chunks, blocks);

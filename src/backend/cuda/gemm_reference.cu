@@ -33,8 +33,9 @@ static __global__ void __launch_bounds__(32)
     float total[4] = { 0, 0, 0, 0 };
     for (int j = 0; j < 4 && onto; j++)
         if (row + j / 2 * 8 < end.m && column + t + j % 2 < end.n)
-            total[j] = ((const float *)end.out)[(row + j / 2 * 8) * end.ldo +
-                                                column + t + j % 2];
+            total[j] =
+                ((const float *)
+                     end.out)[(row + j / 2 * 8) * end.ldo + column + t + j % 2];
     for (int from = 0; from < k; from += chunk) {
         float sum[4] = { 0, 0, 0, 0 };
         for (int i = from; i < min(from + chunk, k); i += 16) {
@@ -47,8 +48,7 @@ static __global__ void __launch_bounds__(32)
             mma_16816(sum, x, y);
         }
         for (int j = 0; j < 4; j++)
-            total[j] =
-                from || onto ? __fadd_rn(total[j], sum[j]) : sum[j];
+            total[j] = from || onto ? __fadd_rn(total[j], sum[j]) : sum[j];
     }
     end.accumulate = end.accumulate && !onto;
     for (int half = 0; half < 2; half++)

@@ -3,9 +3,9 @@
  * eight elements; see ops_device.h.
  *
  * float32 uses the CPU's functions (activations.h). They take some forty steps,
- * which memory does not hide for bfloat16. There they are those of the products'
- * end (gemm_end.h), with ex2.approx and rcp.approx, so that a product which ends
- * with an activation has the same bits. */
+ * which memory does not hide for bfloat16. There they are those of the
+ * products' end (gemm_end.h), with ex2.approx and rcp.approx, so that a product
+ * which ends with an activation has the same bits. */
 #include "backend/cuda/ops_device.h"
 
 #include "backend/cuda/gemm_end.h"
@@ -102,7 +102,7 @@ bauta_status bt_cuda_act(const bt_cuda_act_args *a, void *stream,
     layout_add(&l, a->by.data, a->by.stride, a->dtype);
     layout_add(&l, a->y.data, a->y.stride, a->dtype);
     return a->dtype == BAUTA_FLOAT32 ? act_any<float>(a, l, stream, err)
-                              : act_any<bf16>(a, l, stream, err);
+                                     : act_any<bf16>(a, l, stream, err);
 }
 
 /* ---- backward ------------------------------------------------------------ */
@@ -128,8 +128,9 @@ template <class T, bt_act ACT> struct act_backward_f {
             h.dby = read8(at8(dby, p), p.left, wide);
     }
 
-    __device__ __forceinline__ void end(float *v, matrix<T> to, octet<T> held_to,
-                                        bool add, place8 p, bool wide) const
+    __device__ __forceinline__ void end(float *v, matrix<T> to,
+                                        octet<T> held_to, bool add, place8 p,
+                                        bool wide) const
     {
         if (add) {
             float old[8];
@@ -169,12 +170,13 @@ template <class T, bt_act ACT>
 static bauta_status act_backward_as(const bt_cuda_act_backward_args *a,
                                     layout8 l, void *stream, bauta_error *err)
 {
-    act_backward_f<T, ACT> f = {
-        matrix_of<T>(a->x, l.columns),   matrix_of<T>(a->by, l.columns),
-        matrix_of<T>(a->dy, l.columns),  matrix_of<T>(a->dx, l.columns),
-        matrix_of<T>(a->dby, l.columns), a->add_dx,
-        a->add_dby
-    };
+    act_backward_f<T, ACT> f = { matrix_of<T>(a->x, l.columns),
+                                 matrix_of<T>(a->by, l.columns),
+                                 matrix_of<T>(a->dy, l.columns),
+                                 matrix_of<T>(a->dx, l.columns),
+                                 matrix_of<T>(a->dby, l.columns),
+                                 a->add_dx,
+                                 a->add_dby };
     return run_each8("activation's gradient", f, l, stream, err);
 }
 
@@ -206,6 +208,7 @@ bauta_status bt_cuda_act_backward(const bt_cuda_act_backward_args *a,
     layout_add(&l, a->dy.data, a->dy.stride, a->dtype);
     layout_add(&l, a->dx.data, a->dx.stride, a->dtype);
     layout_add(&l, a->dby.data, a->dby.stride, a->dtype);
-    return a->dtype == BAUTA_FLOAT32 ? act_backward_any<float>(a, l, stream, err)
-                              : act_backward_any<bf16>(a, l, stream, err);
+    return a->dtype == BAUTA_FLOAT32
+               ? act_backward_any<float>(a, l, stream, err)
+               : act_backward_any<bf16>(a, l, stream, err);
 }

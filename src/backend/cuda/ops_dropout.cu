@@ -43,10 +43,9 @@ static __global__ void __launch_bounds__(THREADS, sizeof(T) == 2 ? 3 : 2)
     }
 #pragma unroll
     for (uint32_t i = 0; i < 8; i++) {
-        philox_words drawn =
-            philox({ counter + i, p.site, (uint32_t)token,
-                     (uint32_t)(token >> 32) },
-                   (uint32_t)p.seed, (uint32_t)(p.seed >> 32));
+        philox_words drawn = philox(
+            { counter + i, p.site, (uint32_t)token, (uint32_t)(token >> 32) },
+            (uint32_t)p.seed, (uint32_t)(p.seed >> 32));
 #pragma unroll
         for (int w = 0; w < 4; w++)
             v[w][i] = drawn.word[w] >= p.below ? v[w][i] * p.scale : 0.0f;
@@ -104,5 +103,5 @@ bauta_status bt_cuda_dropout(const bt_cuda_dropout_args *a, void *stream,
     layout_add(&l, a->y.data, a->y.stride, a->dtype);
     bool wide = l.starts && l.lines;
     return a->dtype == BAUTA_FLOAT32 ? dropout_as<float>(a, wide, stream, err)
-                              : dropout_as<bf16>(a, wide, stream, err);
+                                     : dropout_as<bf16>(a, wide, stream, err);
 }

@@ -133,8 +133,8 @@ static __global__ void __launch_bounds__(1024)
 #pragma unroll 4
     for (uint32_t i = 0; i < each; i++) {
         uint4 x = counts[i];
-        counts[i] = make_uint4(sum, sum + x.x, sum + x.x + x.y,
-                               sum + x.x + x.y + x.z);
+        counts[i] =
+            make_uint4(sum, sum + x.x, sum + x.x + x.y, sum + x.x + x.y + x.z);
         sum += x.x + x.y + x.z + x.w;
     }
 }
@@ -209,8 +209,7 @@ template <class T> struct chain_params {
 
 /* A warp to an id with few rows and 256 columns. */
 template <class T>
-static __global__ void __launch_bounds__(256)
-    chain_few(const chain_params<T> p)
+static __global__ void __launch_bounds__(256) chain_few(const chain_params<T> p)
 {
     uint32_t count = p.head_counts[0], lane = threadIdx.x % 32;
     uint32_t column = blockIdx.y * STRIPE + lane * 8;
@@ -231,8 +230,8 @@ static __global__ void __launch_bounds__(256)
         load8(sum, to, left, p.wide_table);
 #pragma unroll 4
         for (uint32_t i = 0; i < n; i++) {
-            uint32_t row = __shfl_sync(ALL_LANES, i < 32 ? low.row : high.row,
-                                       i % 32);
+            uint32_t row =
+                __shfl_sync(ALL_LANES, i < 32 ? low.row : high.row, i % 32);
             load8(v, p.dy.data + row * p.dy.stride + column, left, p.wide);
 #pragma unroll
             for (int c = 0; c < 8; c++)
@@ -312,8 +311,8 @@ static __global__ void __launch_bounds__(256)
                                     left, p.wide);
 #pragma unroll
             for (int r = 0; r < tiles::each; r++)
-                row[r] = p.sorted[min(i + tiles::rows + r * 8 + warp, end - 1)]
-                             .row;
+                row[r] =
+                    p.sorted[min(i + tiles::rows + r * 8 + warp, end - 1)].row;
             if (i == first)
                 continue;
             uint32_t rows = min(tiles::rows, end - (i - tiles::rows));
@@ -350,8 +349,7 @@ static void run_chains(const bt_cuda_embedding_backward_args *a,
     unsigned many = (unsigned)ceil_div(a->rows, MANY);
     chain_many<T>
         <<<dim3(many < 1024 ? many : 1024, stripes), 256, 0, stream>>>(p);
-    chain_few<T>
-        <<<dim3(few < 2048 ? few : 2048, stripes), 256, 0, stream>>>(p);
+    chain_few<T><<<dim3(few < 2048 ? few : 2048, stripes), 256, 0, stream>>>(p);
 }
 
 bauta_status

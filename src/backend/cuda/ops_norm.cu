@@ -9,9 +9,9 @@
  * warp in a tree, warps in a tree.
  *
  * A team has two rows at a time (one in the backward pass, and where registers
- * do not suffice), and loads the next ones while it works on them. gain and bias
- * stay in its registers. Issuing instructions takes about as long as moving the
- * bytes, so means are products with 1 / width. */
+ * do not suffice), and loads the next ones while it works on them. gain and
+ * bias stay in its registers. Issuing instructions takes about as long as
+ * moving the bytes, so means are products with 1 / width. */
 #include "backend/cuda/norm_row.h"
 #include "backend/cuda/ops_device.h"
 #include "backend/cuda/warp.h"
@@ -54,8 +54,7 @@ template <int COUNT> struct team_sums {
 /* COUNT sums over a team, the same in all its threads. `warps` must not be in
  * use since the last __syncthreads(). */
 template <int LANES, int THREADS, int COUNT>
-BT_DEVICE team_sums<COUNT> team_sum(team_sums<COUNT> x,
-                                    team_sums<COUNT> *warps)
+BT_DEVICE team_sums<COUNT> team_sum(team_sums<COUNT> x, team_sums<COUNT> *warps)
 {
     const int lanes = LANES ? LANES : 32;
     const uint32_t most = THREADS / 32; // warps
@@ -179,8 +178,8 @@ BT_DEVICE float center(float (*v)[8], float mean, uint32_t width)
     float part = 0.0f;
 #pragma unroll
     for (int k = 0; k < HELD; k++)
-        part = norm_center8(part, v[k], mean,
-                            (int)(width - column_at<LANES>(k)));
+        part =
+            norm_center8(part, v[k], mean, (int)(width - column_at<LANES>(k)));
     return part;
 }
 
@@ -393,8 +392,8 @@ BT_DEVICE void store_dx(const norm_backward_params<T, P> &p, float (*h)[8],
 }
 
 template <class T, class P, int LANES, int HELD, int THREADS, bool SUMS>
-static __global__ void
-__launch_bounds__(THREADS, THREADS <= 512 ? 768 / THREADS : 1)
+static __global__ void __launch_bounds__(THREADS,
+                                         THREADS <= 512 ? 768 / THREADS : 1)
     norm_backward(const norm_backward_params<T, P> p)
 {
     typedef team<LANES> us;
@@ -413,8 +412,8 @@ __launch_bounds__(THREADS, THREADS <= 512 ? 768 / THREADS : 1)
         float h[HELD][8], g[HELD][8];
         if (i + us::count < end)
             next = read_row<LANES, HELD>(p, row + us::count);
-        team_sums<2> sums = sum_row<HELD, SUMS>(
-            h, g, now, gain, row < end, gain_sum, bias_sum);
+        team_sums<2> sums =
+            sum_row<HELD, SUMS>(h, g, now, gain, row < end, gain_sum, bias_sum);
         sums = team_sum<LANES, THREADS>(sums, warps[turn]);
         if (row < end && p.dx.data)
             store_dx<LANES, HELD>(p, h, g, now, row,
@@ -503,11 +502,11 @@ static bauta_status norm_as(const bt_cuda_norm_args *a, bool wide,
                             a->kind == BT_NORM_RMS,
                             wide,
                             wide_gain };
-#define RUN(LANES, HELD, THREADS)                                           \
-    launch_kernel(norm_forward<T, P, LANES, HELD, THREADS>,                 \
-                  (unsigned)ceil_div(p.rows, p.rows_per_block),             \
-                  block_threads(a->width), 0, BT_START_EARLY_IN_STEP,       \
-                  stream, p)
+#define RUN(LANES, HELD, THREADS)                                             \
+    launch_kernel(norm_forward<T, P, LANES, HELD, THREADS>,                   \
+                  (unsigned)ceil_div(p.rows, p.rows_per_block),               \
+                  block_threads(a->width), 0, BT_START_EARLY_IN_STEP, stream, \
+                  p)
     NORM_SHAPES(a->width, RUN);
 #undef RUN
     return launched("norm", err);
@@ -523,10 +522,9 @@ static bauta_status sum_chunks_of(const bt_cuda_norm_backward_args *a,
 }
 
 template <class T, class P>
-static bauta_status norm_backward_as(const bt_cuda_norm_backward_args *a,
-                                     bool wide, bool wide_gain,
-                                     float *workspace, void *stream,
-                                     bauta_error *err)
+static bauta_status
+norm_backward_as(const bt_cuda_norm_backward_args *a, bool wide, bool wide_gain,
+                 float *workspace, void *stream, bauta_error *err)
 {
     size_t columns = a->heads * a->width, rows = a->rows * a->heads;
     size_t chunks = ceil_div(rows, chunk_rows(a->width));
@@ -551,27 +549,28 @@ static bauta_status norm_backward_as(const bt_cuda_norm_backward_args *a,
         wide_gain,
         (uintptr_t)workspace % 16 == 0 && a->width % 4 == 0
     };
-#define RUN(LANES, HELD, THREADS)                                           \
-    do {                                                                    \
-        if (sums)                                                           \
-            norm_backward<T, P, LANES, HELD, THREADS, true>                 \
-                <<<(unsigned)chunks, block_threads(a->width), 0,            \
-                   (cudaStream_t)stream>>>(p);                              \
-        else                                                                \
-            norm_backward<T, P, LANES, HELD, THREADS, false>                \
-                <<<(unsigned)chunks, block_threads(a->width), 0,            \
-                   (cudaStream_t)stream>>>(p);                              \
+#define RUN(LANES, HELD, THREADS)                                \
+    do {                                                         \
+        if (sums)                                                \
+            norm_backward<T, P, LANES, HELD, THREADS, true>      \
+                <<<(unsigned)chunks, block_threads(a->width), 0, \
+                   (cudaStream_t)stream>>>(p);                   \
+        else                                                     \
+            norm_backward<T, P, LANES, HELD, THREADS, false>     \
+                <<<(unsigned)chunks, block_threads(a->width), 0, \
+                   (cudaStream_t)stream>>>(p);                   \
     } while (0)
     NORM_SHAPES(a->width, RUN);
 #undef RUN
     bauta_status status = launched("norm's gradient", err);
-    return status || !sums ? status
-                           : sum_chunks_of(a, p.dgain, p.dbias, chunks, stream,
-                                           err);
+    return status || !sums
+               ? status
+               : sum_chunks_of(a, p.dgain, p.dbias, chunks, stream, err);
 }
 
-static bauta_status check_norm(bauta_dtype dtype, bauta_dtype gain_dtype, size_t rows,
-                               size_t heads, size_t width, bauta_error *err)
+static bauta_status check_norm(bauta_dtype dtype, bauta_dtype gain_dtype,
+                               size_t rows, size_t heads, size_t width,
+                               bauta_error *err)
 {
     bauta_status status = check_dtype("norm", dtype, err);
     if (!status)
@@ -605,8 +604,8 @@ static bool gain_is_wide(const void *gain, const void *bias)
 bauta_status bt_cuda_norm(const bt_cuda_norm_args *a, void *stream,
                           bauta_error *err)
 {
-    bauta_status status = check_norm(a->dtype, a->gain_dtype, a->rows, a->heads,
-                                     a->width, err);
+    bauta_status status =
+        check_norm(a->dtype, a->gain_dtype, a->rows, a->heads, a->width, err);
     if (status || a->rows * a->heads == 0)
         return status;
     layout8 l = layout_of(a->rows, a->heads * a->width);
@@ -633,8 +632,8 @@ bauta_status bt_cuda_norm_backward(const bt_cuda_norm_backward_args *a,
                                    void *workspace, void *stream,
                                    bauta_error *err)
 {
-    bauta_status status = check_norm(a->dtype, a->gain_dtype, a->rows, a->heads,
-                                     a->width, err);
+    bauta_status status =
+        check_norm(a->dtype, a->gain_dtype, a->rows, a->heads, a->width, err);
     if (status)
         return status;
     if (a->rows * a->heads == 0)

@@ -125,8 +125,7 @@ BT_DEVICE void update(const bt_adamw &c, float &p, float &m, float &v,
                       float gradient)
 {
     float g = gradient * c.scale;
-    m = c.weight1 < 0.5f ? fmaf(c.weight1, g - m, m)
-                         : fmaf(-c.beta1, g - m, g);
+    m = c.weight1 < 0.5f ? fmaf(c.weight1, g - m, m) : fmaf(-c.beta1, g - m, g);
     v = fmaf(c.weight2 * g, g, v * c.beta2);
     float size = sqrtf(v) / c.root + c.epsilon;
     p = p * c.keep - c.step * m / size;
@@ -208,9 +207,9 @@ bauta_status bt_cuda_adamw_squares(const bt_cuda_slot *slots,
 bauta_status bt_cuda_adamw_update(const bt_cuda_slot *slots,
                                   const bt_cuda_piece *pieces, size_t count,
                                   const bt_cuda_adamw_options *options,
-                                  bt_cuda_adamw_state *state,
-                                  const double *of, size_t square_count,
-                                  void *stream, bauta_error *err)
+                                  bt_cuda_adamw_state *state, const double *of,
+                                  size_t square_count, void *stream,
+                                  bauta_error *err)
 {
     cudaStream_t on = (cudaStream_t)stream;
     bauta_status status = pieces_check(count, err);
@@ -253,9 +252,9 @@ static __global__ void __launch_bounds__(256)
             *(float4 *)(a + at) = w;
             *(float4 *)(x + at) = v;
         } else {
-            *(float4 *)(a + at) = make_float4(
-                keep * v.x + take * w.x, keep * v.y + take * w.y,
-                keep * v.z + take * w.z, keep * v.w + take * w.w);
+            *(float4 *)(a + at) =
+                make_float4(keep * v.x + take * w.x, keep * v.y + take * w.y,
+                            keep * v.z + take * w.z, keep * v.w + take * w.w);
         }
         return;
     }
@@ -271,9 +270,9 @@ bauta_status bt_cuda_ema(float *to, const float *x, size_t count, float keep,
                          float take, void *stream, bauta_error *err)
 {
     if (count)
-        average<false><<<(unsigned)ceil_div(count, 1024), 256, 0,
-                         (cudaStream_t)stream>>>(to, (float *)(uintptr_t)x,
-                                                 count, keep, take);
+        average<false>
+            <<<(unsigned)ceil_div(count, 1024), 256, 0, (cudaStream_t)stream>>>(
+                to, (float *)(uintptr_t)x, count, keep, take);
     return launched("moving average", err);
 }
 
@@ -281,7 +280,8 @@ bauta_status bt_cuda_swap(float *a, float *b, size_t count, void *stream,
                           bauta_error *err)
 {
     if (count)
-        average<true><<<(unsigned)ceil_div(count, 1024), 256, 0,
-                        (cudaStream_t)stream>>>(a, b, count, 0.0f, 0.0f);
+        average<true>
+            <<<(unsigned)ceil_div(count, 1024), 256, 0, (cudaStream_t)stream>>>(
+                a, b, count, 0.0f, 0.0f);
     return launched("swap", err);
 }

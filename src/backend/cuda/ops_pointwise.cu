@@ -92,8 +92,9 @@ static bauta_status scale_as(layout8 l, bt_cuda_out to, bt_cuda_in x,
 
 template <scale_mode MODE>
 static bauta_status scale_any(size_t rows, size_t columns, bt_cuda_out to,
-                              bauta_dtype to_dtype, bt_cuda_in x, bauta_dtype x_dtype,
-                              float scale, void *stream, bauta_error *err)
+                              bauta_dtype to_dtype, bt_cuda_in x,
+                              bauta_dtype x_dtype, float scale, void *stream,
+                              bauta_error *err)
 {
     bauta_status status = check_dtype("copy", to_dtype, err);
     if (!status)
@@ -113,17 +114,17 @@ static bauta_status scale_any(size_t rows, size_t columns, bt_cuda_out to,
 }
 
 bauta_status bt_cuda_copy(size_t rows, size_t columns, bt_cuda_out to,
-                          bauta_dtype to_dtype, bt_cuda_in x, bauta_dtype x_dtype,
-                          void *stream, bauta_error *err)
+                          bauta_dtype to_dtype, bt_cuda_in x,
+                          bauta_dtype x_dtype, void *stream, bauta_error *err)
 {
     return scale_any<MODE_COPY>(rows, columns, to, to_dtype, x, x_dtype, 1.0f,
                                 stream, err);
 }
 
 bauta_status bt_cuda_scale(size_t rows, size_t columns, bt_cuda_out to,
-                           bauta_dtype to_dtype, bt_cuda_in x, bauta_dtype x_dtype,
-                           float scale, bool add, void *stream,
-                           bauta_error *err)
+                           bauta_dtype to_dtype, bt_cuda_in x,
+                           bauta_dtype x_dtype, float scale, bool add,
+                           void *stream, bauta_error *err)
 {
     return add ? scale_any<MODE_ADD>(rows, columns, to, to_dtype, x, x_dtype,
                                      scale, stream, err)
@@ -180,7 +181,7 @@ bauta_status bt_cuda_add(size_t rows, size_t columns, bauta_dtype dtype,
     layout_add(&l, a.data, a.stride, dtype);
     layout_add(&l, b.data, b.stride, dtype);
     return dtype == BAUTA_FLOAT32 ? add_as<float>(l, to, a, b, stream, err)
-                           : add_as<bf16>(l, to, a, b, stream, err);
+                                  : add_as<bf16>(l, to, a, b, stream, err);
 }
 
 /* ---- softcap ------------------------------------------------------------- */
@@ -411,10 +412,10 @@ static bauta_status index_any(const char *what, size_t rows, size_t columns,
     layout8 l = layout_of(rows, columns);
     layout_add(&l, to.data, to.stride, dtype);
     layout_add(&l, x.data, x.stride, dtype);
-    return dtype == BAUTA_FLOAT32 ? index_as<float, MODE>(what, l, to, x, index, scale,
-                                                   stream, err)
-                           : index_as<bf16, MODE>(what, l, to, x, index, scale,
-                                                  stream, err);
+    return dtype == BAUTA_FLOAT32 ? index_as<float, MODE>(what, l, to, x, index,
+                                                          scale, stream, err)
+                                  : index_as<bf16, MODE>(what, l, to, x, index,
+                                                         scale, stream, err);
 }
 
 bauta_status bt_cuda_gather_rows(size_t rows, size_t columns, bauta_dtype dtype,
@@ -426,10 +427,10 @@ bauta_status bt_cuda_gather_rows(size_t rows, size_t columns, bauta_dtype dtype,
                                   { index, 1 }, 1.0f, stream, err);
 }
 
-bauta_status bt_cuda_scatter_rows(size_t rows, size_t columns, bauta_dtype dtype,
-                                  bt_cuda_out to, bt_cuda_in x,
-                                  const uint32_t *index, bool add, void *stream,
-                                  bauta_error *err)
+bauta_status bt_cuda_scatter_rows(size_t rows, size_t columns,
+                                  bauta_dtype dtype, bt_cuda_out to,
+                                  bt_cuda_in x, const uint32_t *index, bool add,
+                                  void *stream, bauta_error *err)
 {
     bt_cuda_in dense = { index, 1 };
     return add ? index_any<MODE_SCATTER_ADD>("scatter", rows, columns, dtype,

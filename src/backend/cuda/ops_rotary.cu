@@ -174,8 +174,8 @@ static bauta_status run_rotary(const char *what, rotary_params<T> p,
     return launched(what, err);
 }
 
-static bauta_status check_rotary(const char *what, bauta_dtype dtype, size_t rows,
-                                 size_t dim, bauta_error *err)
+static bauta_status check_rotary(const char *what, bauta_dtype dtype,
+                                 size_t rows, size_t dim, bauta_error *err)
 {
     bauta_status status = check_dtype(what, dtype, err);
     if (status)
@@ -224,7 +224,7 @@ bauta_status bt_cuda_rotary(const bt_cuda_rotary_args *a, void *stream,
     layout_add(&l, a->y.data, a->y.stride, a->dtype);
     bool wide = halves_wide(&l, a->dim, a->dtype);
     return a->dtype == BAUTA_FLOAT32 ? rotary_as<float>(a, wide, stream, err)
-                              : rotary_as<bf16>(a, wide, stream, err);
+                                     : rotary_as<bf16>(a, wide, stream, err);
 }
 
 /* ---- pages --------------------------------------------------------------- */
@@ -246,10 +246,16 @@ static bauta_status kv_write_as(const bt_cuda_kv_write_args *a, bool wide,
         p.part[0] = { matrix_of<T>(a->q, q_columns),
                       matrix_of<T>(a->q_out, q_columns), NULL,
                       (uint32_t)a->heads, true };
-    p.part[1] = { matrix_of<T>(a->k, columns), { NULL, 0 }, (T *)a->pages.k,
-                  (uint32_t)a->kv_heads, true };
-    p.part[2] = { matrix_of<T>(a->v, columns), { NULL, 0 }, (T *)a->pages.v,
-                  (uint32_t)a->kv_heads, false };
+    p.part[1] = { matrix_of<T>(a->k, columns),
+                  { NULL, 0 },
+                  (T *)a->pages.k,
+                  (uint32_t)a->kv_heads,
+                  true };
+    p.part[2] = { matrix_of<T>(a->v, columns),
+                  { NULL, 0 },
+                  (T *)a->pages.v,
+                  (uint32_t)a->kv_heads,
+                  false };
     p.positions = a->positions;
     p.frequencies = a->frequencies;
     p.places = a->places;
@@ -275,10 +281,10 @@ bauta_status bt_cuda_kv_write(const bt_cuda_kv_write_args *a, void *stream,
     l.columns = a->heads * a->dim;
     layout_add(&l, a->q.data, a->q.stride, a->dtype);
     layout_add(&l, a->q_out.data, a->q_out.stride, a->dtype);
-    bool wide = halves_wide(&l, a->dim, a->dtype) &&
-                pages_wide(a->pages, a->dtype);
+    bool wide =
+        halves_wide(&l, a->dim, a->dtype) && pages_wide(a->pages, a->dtype);
     return a->dtype == BAUTA_FLOAT32 ? kv_write_as<float>(a, wide, stream, err)
-                              : kv_write_as<bf16>(a, wide, stream, err);
+                                     : kv_write_as<bf16>(a, wide, stream, err);
 }
 
 /* A block to a page and a head; keys and values. */

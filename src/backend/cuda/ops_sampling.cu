@@ -114,9 +114,9 @@ static __global__ void __launch_bounds__(32)
     if (status)
         sampled_store(sampled, row, { status, 0, 0.0f, 0.0 });
     else
-        sampled_store(sampled, row,
-                      { STATUS_OK, place, stats.max - lse,
-                        (double)(stats.max - lse) });
+        sampled_store(
+            sampled, row,
+            { STATUS_OK, place, stats.max - lse, (double)(stats.max - lse) });
 }
 
 size_t bt_cuda_row_stats_workspace(size_t rows, size_t vocab)
@@ -140,8 +140,8 @@ static bauta_status check_rows(const char *what, size_t rows, size_t vocab,
 
 static bauta_status run_stats(size_t rows, size_t vocab, bauta_dtype dtype,
                               bt_cuda_in logits, bt_cuda_row_stats *to,
-                              sampled_to sampled, void *workspace,
-                              void *stream, bauta_error *err)
+                              sampled_to sampled, void *workspace, void *stream,
+                              bauta_error *err)
 {
     bauta_status status = check_rows("row stats", rows, vocab, dtype, err);
     if (status || rows == 0)
@@ -235,7 +235,8 @@ BT_DEVICE void mask_token(const work_row &r, uint32_t token)
 BT_DEVICE bool processors_active(const bt_cuda_processors &h)
 {
     return h.repetition_penalty != 1.0f || h.bias_count || h.new_count ||
-           h.no_repeat_ngram_size || h.masked_count || h.bad_word_count || h.forces;
+           h.no_repeat_ngram_size || h.masked_count || h.bad_word_count ||
+           h.forces;
 }
 
 /* A token that occurs twice is penalized once: by the thread that marks it. */
@@ -273,8 +274,8 @@ BT_DEVICE void penalize_counts(const work_row &r, const bt_cuda_processors &h)
             continue;
         for (uint32_t j = i + 1; j < h.new_count; j++)
             count += h.new_tokens[j] == id;
-        r.x[id] -= __fmaf_rn(h.frequency_penalty, (float)count,
-                             h.presence_penalty);
+        r.x[id] -=
+            __fmaf_rn(h.frequency_penalty, (float)count, h.presence_penalty);
     }
     __syncthreads();
 }
@@ -364,7 +365,8 @@ BT_DEVICE void warp_temperature(const work_row &r, float temperature)
     __syncthreads();
 }
 
-/* Keep keys from `least` on and, of those that equal it, places up to `last`. */
+/* Keep keys from `least` on and, of those that equal it, places up to `last`.
+ */
 BT_DEVICE void mask_below(const work_row &r, uint32_t least, uint32_t last)
 {
     for (uint32_t j = threadIdx.x; j < r.vocab; j += BLOCK) {
@@ -426,9 +428,9 @@ BT_DEVICE uint32_t nucleus(select_memory *m, uint32_t count, float base,
     uint64_t w[2];
     for (uint32_t x = 0; x < 2; x++)
         w[x] = i + x < count
-                   ? weight_of(value_of_key((uint32_t)(m->candidates[i + x] >>
-                                                       32)),
-                               base)
+                   ? weight_of(
+                         value_of_key((uint32_t)(m->candidates[i + x] >> 32)),
+                         base)
                    : 0;
     uint64_t before = weight_before(w[0] + w[1], m);
     if (threadIdx.x == 0)
@@ -468,8 +470,8 @@ BT_DEVICE void warp_top_p(const work_row &r, float p)
         return;
     double target = (double)p * (double)weight_all(r, max);
     uint32_t want = min((uint32_t)TOP_MOST, r.vocab);
-    uint32_t count = select_largest(
-        [&](uint32_t j) { return key_of(r.x[j]); }, r.vocab, want, m);
+    uint32_t count = select_largest([&](uint32_t j) { return key_of(r.x[j]); },
+                                    r.vocab, want, m);
     uint32_t at = nucleus(m, count, max, target), least, last;
     if (at != UINT32_MAX) {
         least = (uint32_t)(m->candidates[at] >> 32);
@@ -514,9 +516,9 @@ BT_DEVICE void warp_row(const work_row &r, const bt_cuda_sample_row &h)
 /* As bt_sample_uniform(). */
 BT_DEVICE double uniform(uint64_t seed, uint64_t position)
 {
-    philox_words w = philox({ (uint32_t)position, (uint32_t)(position >> 32),
-                              0x74657874, 0 },
-                            (uint32_t)seed, (uint32_t)(seed >> 32));
+    philox_words w = philox(
+        { (uint32_t)position, (uint32_t)(position >> 32), 0x74657874, 0 },
+        (uint32_t)seed, (uint32_t)(seed >> 32));
     uint64_t bits = (uint64_t)w.word[0] << 32 | w.word[1];
     return (double)(bits >> 11) * 0x1p-53;
 }
@@ -656,8 +658,7 @@ BT_DEVICE work_row row_of(float *work, uint32_t vocab, bool shared,
 }
 
 template <class T>
-static __global__ void __launch_bounds__(BLOCK)
-    sample(const sample_params<T> p)
+static __global__ void __launch_bounds__(BLOCK) sample(const sample_params<T> p)
 {
     __shared__ select_memory memory;
     size_t row = blockIdx.x;
@@ -741,12 +742,11 @@ bauta_status bt_cuda_sample(size_t rows, size_t vocab, bauta_dtype dtype,
     layout8 l = layout_of(rows, vocab);
     layout_add(&l, logits.data, logits.stride, dtype);
     bool wide = l.starts && l.lines;
-    return dtype == BAUTA_FLOAT32 ? sample_as<float>(rows, vocab, logits, how,
-                                                     { to, host }, work, wide,
-                                                     stream, err)
-                                  : sample_as<bf16>(rows, vocab, logits, how,
-                                                    { to, host }, work, wide,
-                                                    stream, err);
+    return dtype == BAUTA_FLOAT32
+               ? sample_as<float>(rows, vocab, logits, how, { to, host }, work,
+                                  wide, stream, err)
+               : sample_as<bf16>(rows, vocab, logits, how, { to, host }, work,
+                                 wide, stream, err);
 }
 
 /* ---- beams --------------------------------------------------------------- */
@@ -795,8 +795,7 @@ template <class T> struct beam_params {
 /* A block to a row: add_row() of decode/beam.c. The score of a token is
  * (x - less) + score. */
 template <class T>
-static __global__ void __launch_bounds__(BLOCK)
-    beam_row(const beam_params<T> p)
+static __global__ void __launch_bounds__(BLOCK) beam_row(const beam_params<T> p)
 {
     __shared__ select_memory memory;
     size_t row = blockIdx.x;
@@ -905,8 +904,8 @@ static bauta_status beam_as(const bt_cuda_beam_args *a, bool wide, void *stream,
     bool fits = row_fits(a->vocab);
     size_t bytes = row_bytes(a->vocab, fits);
     beam_params<T> p = {
-        logits, a->how, m, a->work, (uint32_t)a->vocab, (uint32_t)a->want, wide,
-        fits
+        logits, a->how, m, a->work, (uint32_t)a->vocab, (uint32_t)a->want,
+        wide,   fits
     };
     group_params<T> g = { logits,    m,         a->group,         a->choices,
                           a->counts, a->status, (uint32_t)a->want };
@@ -920,8 +919,7 @@ static bauta_status beam_as(const bt_cuda_beam_args *a, bool wide, void *stream,
 bauta_status bt_cuda_beam(const bt_cuda_beam_args *a, void *stream,
                           bauta_error *err)
 {
-    bauta_status status =
-        check_rows("beams", a->rows, a->vocab, a->dtype, err);
+    bauta_status status = check_rows("beams", a->rows, a->vocab, a->dtype, err);
     if (status || a->rows == 0 || a->groups == 0)
         return status;
     if (a->want == 0 || a->want > BLOCK || a->most_beams > CANDIDATES ||
@@ -935,5 +933,5 @@ bauta_status bt_cuda_beam(const bt_cuda_beam_args *a, void *stream,
     layout_add(&l, a->logits.data, a->logits.stride, a->dtype);
     bool wide = l.starts && l.lines;
     return a->dtype == BAUTA_FLOAT32 ? beam_as<float>(a, wide, stream, err)
-                              : beam_as<bf16>(a, wide, stream, err);
+                                     : beam_as<bf16>(a, wide, stream, err);
 }
