@@ -29,6 +29,10 @@ static inline size_t bt_cuda_width(size_t head_dim)
     return fits ? (head_dim + 63) / 64 * 64 : 0;
 }
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 /* Check that there are kernels for these heads. */
 bauta_status bt_cuda_check_shape(const bauta_attention_shape *shape,
                                  size_t kv_heads, bauta_error *err);
@@ -39,5 +43,9 @@ bauta_status bt_cuda_status(int error);
 
 /* Fails where the current device is none that the kernels run on. */
 bauta_status bt_cuda_device_init(bt_cuda_device *on, bauta_error *err);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
