@@ -293,8 +293,7 @@ static void pack_b(float *to, const bt_gemm *g, size_t column, size_t from,
         pack_copied(to, b, g->ldb, g->n - column, depth);
 }
 
-/* ---- Prefetching the next panel
- * -------------------------------------------------- */
+/* ---- Prefetching the next panel ---------------------------------------- */
 
 /* The cache lines that the next packing of B will read. They are prefetched one
  * by one while tiles compute, so that packing finds them in the L2 cache: down
@@ -739,6 +738,15 @@ static void prefetch_weights(const bt_gemm *g, const bt_gemm_block *block,
         prefetch(line + i * LINE);
 }
 
+/* Whether to prefetch the rows of A of the next tile into the L1 cache. Packed
+ * panels follow each other, so nothing has to prefetch them. Intel's processors
+ * follow the rows by themselves, and rows that come too early evict those of
+ * the tile at work. */
+static bool prefetches_rows(const bt_gemm_block *block)
+{
+    return block->a_step == 1 && !__builtin_cpu_is("intel");
+}
+
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 {
     b_panel panels[BLOCK_PANELS] = { 0 };
@@ -755,6 +763,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .next_pre = pre_distance(g),
     };
     bool acts = g->has_act && block->from + block->depth == g->k;
+    bool prefetches = prefetches_rows(block);
     size_t acted = block->row; // rows before it have their activations
     for (; count * TILE_COLUMNS < block->columns; count++)
         panels[count] = panel_of(g, block, count);
@@ -767,8 +776,7 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         job.next = soon ? &next : &none;
         prefetch_weights(g, block, row, rows);
         for (size_t i = 0; i < count; i++) {
-            // Packed panels follow each other: nothing has to prefetch them.
-            bool ahead = i + 1 == count && below && block->a_step == 1;
+            bool ahead = i + 1 == count && below && prefetches;
             job.next_a = ahead ? job.a + block->a_tile : NULL;
             job.next_c = i == 0 && below ? c + rows * g->ldc : NULL;
             multiply_tile(&job, g, block, &panels[i], row, rows);
