@@ -92,10 +92,10 @@ static void wrap_multiply(const bt_gemm *gemm, const bt_gemm_block *block)
 }
 
 static void wrap_pack_a(float *to, size_t stride, const bt_gemm *gemm,
-                        size_t row, size_t from, size_t depth)
+                        size_t row, size_t rows, size_t from, size_t depth)
 {
     long long start = shares_now();
-    shares_inner->gemm_tiles->pack_a(to, stride, gemm, row, from, depth);
+    shares_inner->gemm_tiles->pack_a(to, stride, gemm, row, rows, from, depth);
     atomic_fetch_add(&shares.product, shares_now() - start);
 }
 

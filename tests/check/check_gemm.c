@@ -228,7 +228,7 @@ static void split_chains_equal_the_reference(void **state)
 
 /* Several blocks of rows, the last one shorter, and of k: more than there are
  * places for packed ones. */
-static void blocks_follow_each_other(void **state)
+static void ranges_follow_each_other(void **state)
 {
     (void)state;
     for (int trans_a = 0; trans_a < 2; trans_a++) {
@@ -237,6 +237,40 @@ static void blocks_follow_each_other(void **state)
         s.trans_a = trans_a;
         check(&s);
     }
+}
+
+/* A loop whose threads never come, but for one. */
+static void run_one_share(void *user, size_t count,
+                          void (*run)(void *loop, size_t share), void *loop)
+{
+    run(loop, *(const size_t *)user % count);
+}
+
+static void one_thread_takes_the_units_of_all(void **state)
+{
+    (void)state;
+    enum { THREADS = 3 };
+    bt_cpu cpu = { .kernels = bt_kernels_get(NULL) };
+    for (size_t share = 0; share < THREADS; share++)
+        for (int trans_a = 0; trans_a < 2; trans_a++) {
+            shape s = { .m = 700, .n = 130, .k = 600 };
+            draw_flags(&s);
+            s.trans_a = trans_a;
+            operands o = operands_create(&s);
+            restart(&o);
+            bt_gemm_columns_f32_c(&o.gemm, 0, s.n);
+            memcpy(o.want, o.c.data, o.c.count * sizeof(float));
+            restart(&o);
+            assert_int_equal(bt_thread_pool_create_custom(&cpu.pool, THREADS,
+                                                          run_one_share, &share,
+                                                          NULL),
+                             BAUTA_OK);
+            assert_int_equal(bt_gemm_f32(&cpu, &o.gemm, NULL), BAUTA_OK);
+            compare(&o, &s, cpu.kernels->isa, THREADS);
+            bt_thread_pool_free(cpu.pool);
+            operands_free(&o);
+        }
+    bt_arena_release(&cpu.workspace);
 }
 
 /* Rows of A that are a multiple of 4 KiB apart are copied by some kernels. */
@@ -426,7 +460,8 @@ int main(void)
         cmocka_unit_test(every_flag_equals_the_reference),
         cmocka_unit_test(tile_borders_equal_the_reference),
         cmocka_unit_test(split_chains_equal_the_reference),
-        cmocka_unit_test(blocks_follow_each_other),
+        cmocka_unit_test(ranges_follow_each_other),
+        cmocka_unit_test(one_thread_takes_the_units_of_all),
         cmocka_unit_test(aliased_rows_equal_the_reference),
         cmocka_unit_test(activations_follow_the_product),
         cmocka_unit_test(empty_products_run_the_epilogue_or_nothing),

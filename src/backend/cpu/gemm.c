@@ -1,80 +1,44 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm.c - matrix products on threads: packing and the division into tasks.
  *
- * Few rows go directly to the kernel, in stripes of columns. For many rows, a
- * task takes one panel of columns of B, or two, packs it for itself and
- * multiplies it with a block of A:
+ * Few rows go directly to the kernel, in stripes of columns. For many rows, C
+ * is divided into parts of rows, and a unit of work is such a part, one panel
+ * of columns of B, or two, and a range of k:
  *
- *      block of A (shared)     B panel (the task's own)
+ *      part of A               panel of B
  *      [ rows ][ k ->   ]      [ columns ]
- *      [      ]                [    k    ]      ->  a stripe of C
+ *      [      ]                [    k    ]      ->  rows and columns of C
  *      [      ]                [    |    ]
  *
- * The panel stays in the L1 or L2 cache, as the kernels prefer, while the block
- * of A streams from the L2 cache. So B is read once for each block of A, and
- * its packed form never leaves the core. A is read in place unless it is
- * transposed or its rows compete for cache lines; then the first tasks of a
- * block pack it for all. */
+ * A thread packs the panel for itself, into its L1 or L2 cache, as the kernels
+ * prefer, and reads the part from its L2 cache. A is read in place unless it is
+ * transposed or its rows compete for cache lines; then a thread packs the part
+ * for itself, too. Each thread has units of its own that follow each other, so
+ * that neither is read or written by another core; a thread without any left
+ * takes those of others. */
 #include "backend/cpu/gemm.h"
 
 #include "base/error.h"
 #include "base/size.h"
 #include "base/thread_pool.h"
 
+#include <math.h>
+#include <stdatomic.h>
+
 enum {
     FEW_ROWS = 12,                        /* at most: direct to the kernel */
     STRIPE_COLUMNS = 1024,                /* preferred width of a stripe */
     PACKED_STRIPE = 2 * BT_PANEL_COLUMNS, /* the same for packed weights */
-    BLOCK_ROWS = 1024,       /* preferred in a block of A, before depth */
-    DEPTH_STEPS = 16,        /* ranges of k are multiples of it */
+    DEPTH_STEPS = 16,                     /* ranges of k are multiples of it */
     SMALL_PRODUCT = 1 << 17, /* multiply-adds below which threads do not pay */
-    PACKING_ROWS = 8,        /* packing B costs as much as this many rows */
-    COPY_COLUMNS = 128       /* of C, from which on copying rows of A pays */
+    COPY_COLUMNS = 128,      /* of C, from which on copying rows of A pays */
+    /* What costs as much time: packing B, these rows; packing it transposed;
+     * packing A, these columns; a range of k, these steps. */
+    PACKING_ROWS = 8,
+    TRANSPOSING_ROWS = 20,
+    PACKING_COLUMNS = 16,
+    RANGE_STEPS = 6
 };
-
-/* How the rows of a block of A are divided into tasks. */
-typedef struct row_cut {
-    size_t rows;       /* of C in a task */
-    size_t row_tasks;  /* tasks that share a panel of columns */
-    size_t pack_tasks; /* the first tasks, which pack A */
-    size_t tasks;      /* of the block */
-} row_cut;
-
-/* A block of A is a range of rows and one of k. The tasks of all blocks are one
- * loop, block by block, so that no thread waits for the others at the end of a
- * block. Ranges of k are added to a stripe of C one after another. */
-typedef struct product {
-    const bt_gemm *gemm;
-    const bt_kernels *kernels;
-    bt_thread_pool *pool;
-    int threads;
-    size_t rows, depth; /* of a block of A, at most */
-    size_t row_blocks, k_blocks;
-    size_t panel_depth; /* range of k for which a B panel is packed */
-    row_cut cut[2];     /* of blocks with `rows` rows, and of the last ones */
-    bool packs;         /* A is packed, not read in place */
-    /* How many tasks of a block have packed A, and how many have multiplied it:
-     * (blocks), if A is packed. */
-    bt_progress *packed, *multiplied;
-    /* Ranges of k that are added to a stripe of C, the rows of a task:
-     * (row_blocks, stripes), if there are several. */
-    bt_progress *added;
-    size_t stripes; /* of a row block, at most */
-    size_t tasks;
-    float *a; /* (2, ranges of k, panels, panel_depth, tile rows): blocks take
-                 turns */
-    float *b; /* (threads, panel_depth, tile columns) */
-} product;
-
-/* A block of A and a task of it. */
-typedef struct block_task {
-    const row_cut *cut;
-    size_t index, block;
-    size_t task; /* of the block */
-    bool packs;
-    size_t stripe; /* if it multiplies: by panel of columns, then rows */
-    size_t row, row_end, from, from_end;
-} block_task;
 
 static size_t ceil_div(size_t a, size_t b)
 {
@@ -157,6 +121,92 @@ static void run_direct(const bt_cpu *cpu, const bt_gemm *gemms, size_t count,
 
 /* ---- Many rows --------------------------------------------------------- */
 
+/* The units of a thread, which it and others take in order, and what its memory
+ * for rows of A has: only the thread itself uses `part` and `range`. */
+typedef struct unit_queue {
+    _Alignas(BT_ALIGN) atomic_size_t next;
+    size_t end;
+    size_t part, range;
+} unit_queue;
+
+/* C is divided into parts of rows and groups of panels of columns; a strip is a
+ * part and a group. Strips are dealt out to the threads in order. The units of
+ * a strip go over k range by range, and over its panels in each range, so that
+ * the part stays in the L2 cache while B is read. */
+typedef struct product {
+    const bt_gemm *gemm;
+    const bt_kernels *kernels;
+    bt_thread_pool *pool;
+    size_t threads;
+    size_t depth, ranges;  /* of k */
+    size_t rows, parts;    /* of C; a part may have fewer rows */
+    size_t panels, groups; /* of columns; groups have as many panels, or one
+                              more */
+    bool packs;            /* A is packed, not read in place */
+    unit_queue *queues;    /* (threads) */
+    /* Ranges of k that are added to the rows of a part in a panel of columns:
+     * (parts, panels), if there are several. */
+    bt_progress *added;
+    float *a; /* (threads, panels of the rows of a part), if A is packed */
+    float *b; /* (threads, depth, tile columns) */
+} product;
+
+/* Rows of C, columns of C in one panel, and a range of k. */
+typedef struct unit {
+    size_t part, panel, range;
+} unit;
+
+static size_t strips_before(const product *p, size_t thread)
+{
+    size_t strips = p->parts * p->groups;
+    return strips / p->threads * thread +
+           bt_size_min(thread, strips % p->threads);
+}
+
+static size_t first_panel(const product *p, size_t group)
+{
+    return p->panels / p->groups * group +
+           bt_size_min(group, p->panels % p->groups);
+}
+
+/* Panels of a strip. */
+static size_t strip_panels(const product *p, size_t strip)
+{
+    size_t group = strip % p->groups;
+    return first_panel(p, group + 1) - first_panel(p, group);
+}
+
+static size_t queue_units(const product *p, size_t thread)
+{
+    size_t panels = 0, end = strips_before(p, thread + 1);
+    for (size_t strip = strips_before(p, thread); strip < end; strip++)
+        panels += strip_panels(p, strip);
+    return panels * p->ranges;
+}
+
+/* A unit by its number in the queue of a thread. */
+static unit find_unit(const product *p, size_t thread, size_t number)
+{
+    size_t strip = strips_before(p, thread), panels = strip_panels(p, strip);
+    while (number >= panels * p->ranges) {
+        number -= panels * p->ranges;
+        panels = strip_panels(p, ++strip);
+    }
+    return (unit){ .part = strip / p->groups,
+                   .panel = first_panel(p, strip % p->groups) + number % panels,
+                   .range = number / panels };
+}
+
+static size_t unit_from(const product *p, const unit *u)
+{
+    return u->range * p->depth;
+}
+
+static size_t unit_depth(const product *p, const unit *u)
+{
+    return bt_size_min(p->depth, p->gemm->k - unit_from(p, u));
+}
+
 /* Panels of A are padded by a cache line. Most depths are multiples of large
  * powers of two, and packing writes several panels at once, which would
  * otherwise compete for one set of the L1 cache. */
@@ -165,113 +215,48 @@ static size_t panel_stride(const product *p, size_t depth)
     return p->kernels->gemm_tiles->rows * depth + BT_ALIGN / sizeof(float);
 }
 
-/* Maximum number of panels in a block. */
-static size_t panel_count(const product *p)
+/* Floats of a thread's packed rows of A. */
+static size_t part_floats(const product *p)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    return bt_size_round(p->rows, tiles->pack_rows) / tiles->rows;
-}
-
-static block_task find_task(const product *p, size_t task)
-{
-    size_t whole = (p->row_blocks - 1) * p->k_blocks; // blocks before the last
-    size_t before = whole * p->cut[0].tasks;
-    bool last = task >= before;
-    const row_cut *cut = &p->cut[last];
-    size_t left = last ? task - before : task;
-    block_task t = { .cut = cut,
-                     .index = task,
-                     .block = (last ? whole : 0) + left / cut->tasks,
-                     .task = left % cut->tasks };
-    t.row = t.block / p->k_blocks * p->rows;
-    t.row_end = bt_size_min(t.row + p->rows, p->gemm->m);
-    t.from = t.block % p->k_blocks * p->depth;
-    t.from_end = bt_size_min(t.from + p->depth, p->gemm->k);
-    t.packs = t.task < cut->pack_tasks;
-    t.stripe = t.packs ? 0 : t.task - cut->pack_tasks;
-    return t;
-}
-
-static size_t first_column(const product *p, const block_task *t)
-{
-    return t->stripe / t->cut->row_tasks * p->kernels->gemm_tiles->columns;
-}
-
-/* Floats of a packed block. */
-static size_t block_floats(const product *p)
-{
-    size_t ranges = ceil_div(p->depth, p->panel_depth);
-    return bt_size_mul(ranges * panel_count(p),
-                       panel_stride(p, p->panel_depth));
-}
-
-/* The block is packed one range of k after the other, and within it panel by
- * panel, so that a task reads it sequentially. */
-static float *panel_at(const product *p, const block_task *t, size_t row,
-                       size_t from, size_t depth)
-{
-    size_t before = (from - t->from) / p->panel_depth * panel_count(p);
-    return p->a + t->block % 2 * block_floats(p) +
-           before * panel_stride(p, p->panel_depth) +
-           row / p->kernels->gemm_tiles->rows * panel_stride(p, depth);
-}
-
-/* The block before the one before was at the same place. */
-static void pack_rows(product *p, const block_task *t)
-{
-    size_t row = t->task * p->kernels->gemm_tiles->pack_rows;
-    if (t->block >= 2) {
-        size_t before = t->block - 2;
-        const row_cut *cut = &p->cut[before / p->k_blocks + 1 == p->row_blocks];
-        bt_progress_wait(&p->multiplied[before],
-                         (unsigned)(cut->tasks - cut->pack_tasks));
-    }
-    for (size_t from = t->from; from < t->from_end; from += p->panel_depth) {
-        size_t depth = bt_size_min(p->panel_depth, t->from_end - from);
-        p->kernels->gemm_tiles->pack_a(panel_at(p, t, row, from, depth),
-                                       panel_stride(p, depth), p->gemm,
-                                       t->row + row, from, depth);
-    }
-    bt_progress_increment(&p->packed[t->block]);
+    return bt_size_mul(bt_size_round(p->rows, tiles->pack_rows) / tiles->rows,
+                       panel_stride(p, p->depth));
 }
 
 /* Floats of a thread's panel of B, in whole cache lines. */
 static size_t panel_floats(const product *p)
 {
-    return bt_size_round(p->kernels->gemm_tiles->columns * p->panel_depth,
+    return bt_size_round(p->kernels->gemm_tiles->columns * p->depth,
                          BT_ALIGN / sizeof(float));
 }
 
-/* The panel that this thread will likely pack next, to prefetch it: the next
- * range of k, or that of the task `threads` tasks further on. */
-static void next_panel(const product *p, const block_task *t,
-                       bt_gemm_block *block)
+static void pack_rows(const product *p, const unit *u, float *to)
 {
-    size_t ahead = t->index + (size_t)p->threads;
-    block->next_column = block->column;
-    block->next_from = block->from + block->depth;
-    block->next_depth = 0;
-    if (block->next_from < t->from_end) {
-        block->next_depth =
-            bt_size_min(p->panel_depth, t->from_end - block->next_from);
-    } else if (ahead < p->tasks) {
-        block_task next = find_task(p, ahead);
-        block->next_column = first_column(p, &next);
-        block->next_from = next.from;
-        if (!next.packs)
-            block->next_depth =
-                bt_size_min(p->panel_depth, next.from_end - next.from);
-    }
+    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
+    size_t first = u->part * p->rows, depth = unit_depth(p, u);
+    size_t end = bt_size_min(first + p->rows, p->gemm->m);
+    for (size_t row = first; row < end; row += tiles->pack_rows)
+        tiles->pack_a(to + (row - first) / tiles->rows * panel_stride(p, depth),
+                      panel_stride(p, depth), p->gemm, row,
+                      bt_size_min(tiles->pack_rows, end - row), unit_from(p, u),
+                      depth);
 }
 
-/* Locate the block's rows of A. */
-static void find_a(const product *p, const block_task *t, bt_gemm_block *block)
+/* Locate the rows of A of a block, after packing them if the thread has others
+ * in its memory. */
+static void find_a(const product *p, const unit *u, size_t thread,
+                   bt_gemm_block *block)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     if (p->packs) {
-        block->a =
-            panel_at(p, t, block->row - t->row, block->from, block->depth);
+        float *a = p->a + thread * part_floats(p);
+        unit_queue *own = &p->queues[thread];
+        if (own->part != u->part || own->range != u->range)
+            pack_rows(p, u, a);
+        own->part = u->part;
+        own->range = u->range;
+        block->a = a;
         block->a_row = g->trans_a ? 1 : block->depth;
         block->a_step = g->trans_a ? tiles->rows : 1;
         block->a_tile = panel_stride(p, block->depth);
@@ -283,130 +268,152 @@ static void find_a(const product *p, const block_task *t, bt_gemm_block *block)
     }
 }
 
-static void multiply_panel(const product *p, const block_task *t, int thread)
-{
-    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t row = t->row + t->stripe % t->cut->row_tasks * t->cut->rows;
-    size_t column = first_column(p, t);
-    bt_gemm_block block = {
-        .row = row,
-        .rows = bt_size_min(t->cut->rows, t->row_end - row),
-        .column = column,
-        .columns = bt_size_min(tiles->columns, p->gemm->n - column),
-        .b = p->b + (size_t)thread * panel_floats(p),
-    };
-    for (size_t from = t->from; from < t->from_end; from += p->panel_depth) {
-        block.from = from;
-        block.depth = bt_size_min(p->panel_depth, t->from_end - from);
-        find_a(p, t, &block);
-        next_panel(p, t, &block);
-        tiles->multiply(p->gemm, &block);
-    }
-}
-
-/* A task waits for earlier ones only: those that pack its rows, and the one
- * that adds the range of k before to its stripe of C. */
-static void run_task(void *job, size_t task, int thread)
-{
-    product *p = job;
-    block_task t = find_task(p, task);
-    if (t.packs) {
-        pack_rows(p, &t);
-        return;
-    }
-    unsigned range = (unsigned)(t.block % p->k_blocks);
-    bt_progress *added =
-        p->added ? p->added + t.block / p->k_blocks * p->stripes + t.stripe
-                 : NULL;
-    if (p->packs)
-        bt_progress_wait(&p->packed[t.block], (unsigned)t.cut->pack_tasks);
-    if (added)
-        bt_progress_wait(added, range);
-    multiply_panel(p, &t, thread);
-    if (added)
-        bt_progress_set(added, range + 1);
-    if (p->packs)
-        bt_progress_increment(&p->multiplied[t.block]);
-}
-
-/* Divide the rows of a block into the number of tasks that should finish
- * earliest if it were the only one. A task costs its rows plus the packing of
- * its panel. With an uneven division the threads wait for the last task, and
- * for half a task more on average, since cores are never equally fast. Fewer
- * tasks would do for several blocks; but a thread that takes every other task
- * has the same half of the rows in its L2 cache all along. */
-static row_cut cut_rows(const product *p, size_t rows)
-{
-    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t panels = ceil_div(p->gemm->n, tiles->columns);
-    size_t threads = (size_t)p->threads;
-    size_t best = SIZE_MAX;
-    row_cut cut = { .rows = rows };
-    for (size_t parts = 1; threads > 1 && parts <= 4 * threads; parts++) {
-        size_t part = bt_size_round(ceil_div(rows, parts), tiles->rows);
-        size_t tasks = panels * ceil_div(rows, part);
-        size_t cost =
-            (2 * ceil_div(tasks, threads) + 1) * (part + PACKING_ROWS);
-        if (cost < best) {
-            best = cost;
-            cut.rows = part;
-        }
-    }
-    cut.row_tasks = ceil_div(rows, cut.rows);
-    cut.pack_tasks = p->packs ? ceil_div(rows, tiles->pack_rows) : 0;
-    cut.tasks = cut.pack_tasks + panels * cut.row_tasks;
-    return cut;
-}
-
-/* The length of the equal parts, about `most` long and a multiple of `unit`,
- * into which `length` is divided; the last part may be shorter. */
-static size_t even_part(size_t length, size_t most, size_t unit)
-{
-    size_t parts = ceil_div(length, bt_size_round(bt_size_max(most, 1), unit));
-    return bt_size_round(ceil_div(length, parts), unit);
-}
-
-/* Blocks of A: as much of k as leaves room for BLOCK_ROWS rows, then as many
- * rows as fit. */
-static void cut_blocks(product *p)
+/* A unit, and the one that the thread takes next, to prefetch its panel of B;
+ * NULL: it has none. */
+static void run_unit(const product *p, const unit *u, const unit *next,
+                     size_t thread)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
-    size_t depth = tiles->block / bt_size_min(g->m, BLOCK_ROWS);
-    depth = bt_size_max(depth / tiles->depth, 1) * tiles->depth;
-    p->depth = even_part(g->k, depth, DEPTH_STEPS);
-    p->panel_depth = even_part(p->depth, tiles->depth, DEPTH_STEPS);
-    p->rows = even_part(g->m, tiles->block / p->depth, tiles->pack_rows);
-    p->row_blocks = ceil_div(g->m, p->rows);
-    p->k_blocks = ceil_div(g->k, p->depth);
-    p->cut[0] = cut_rows(p, p->rows);
-    p->cut[1] = cut_rows(p, g->m - (p->row_blocks - 1) * p->rows);
-    p->tasks = (p->row_blocks - 1) * p->k_blocks * p->cut[0].tasks +
-               p->k_blocks * p->cut[1].tasks;
-    for (size_t i = 0; i < 2; i++)
-        p->stripes =
-            bt_size_max(p->stripes, p->cut[i].tasks - p->cut[i].pack_tasks);
+    size_t row = u->part * p->rows, column = u->panel * tiles->columns;
+    bt_progress *added =
+        p->added ? &p->added[u->part * p->panels + u->panel] : NULL;
+    bt_gemm_block block = {
+        .row = row,
+        .rows = bt_size_min(p->rows, g->m - row),
+        .column = column,
+        .columns = bt_size_min(tiles->columns, g->n - column),
+        .from = unit_from(p, u),
+        .depth = unit_depth(p, u),
+        .b = p->b + thread * panel_floats(p),
+    };
+    find_a(p, u, thread, &block);
+    if (next) {
+        block.next_column = next->panel * tiles->columns;
+        block.next_from = unit_from(p, next);
+        block.next_depth = unit_depth(p, next);
+    }
+    if (added)
+        bt_progress_wait(added, (unsigned)u->range);
+    tiles->multiply(g, &block);
+    if (added)
+        bt_progress_set(added, (unsigned)u->range + 1);
 }
 
-static bt_progress *take_progress(bt_arena *workspace, size_t rows,
-                                  size_t columns)
+/* Take the next unit of a queue and run it; false if there is none. */
+static bool take_unit(const product *p, size_t queue, size_t thread)
 {
-    return bt_arena_alloc(workspace, rows, columns * sizeof(bt_progress));
+    unit_queue *q = &p->queues[queue];
+    if (atomic_load_explicit(&q->next, memory_order_relaxed) >= q->end)
+        return false;
+    size_t number =
+        atomic_fetch_add_explicit(&q->next, 1, memory_order_relaxed);
+    if (number >= q->end)
+        return false;
+    bool more = number + 1 < q->end;
+    unit u = find_unit(p, queue, number);
+    unit next = more ? find_unit(p, queue, number + 1) : u;
+    run_unit(p, &u, more ? &next : NULL, thread);
+    return true;
+}
+
+/* There are as many tasks as units, and each takes one: of the thread's own
+ * queue or else of the next that has some. A unit waits only for one before it
+ * in its queue, which a thread has taken. */
+static void run_task(void *job, size_t task, int thread)
+{
+    (void)task;
+    const product *p = job;
+    size_t own = (size_t)thread, i = 0;
+    while (i < p->threads && !take_unit(p, (own + i) % p->threads, own))
+        i++;
+}
+
+/* Groups that make as many strips for each thread, if there are panels for
+ * it. */
+static size_t groups_for(const product *p)
+{
+    size_t a = p->parts, b = p->threads;
+    while (b) {
+        size_t rest = a % b;
+        a = b;
+        b = rest;
+    }
+    return bt_size_min(p->threads / a, p->panels);
+}
+
+/* The length of the equal parts, about `most` long and a multiple of `step`,
+ * into which `length` is divided; the last part may be shorter. */
+static size_t even_part(size_t length, size_t most, size_t step)
+{
+    size_t parts = ceil_div(length, bt_size_round(bt_size_max(most, 1), step));
+    return bt_size_round(ceil_div(length, parts), step);
+}
+
+/* The time of a product, in multiply-adds of a thread. A panel of B is packed
+ * for each part, and the rows of a part for each of its strips; sums are read
+ * and written for each range; and threads wait for half a unit in the end,
+ * since cores are never equally fast. */
+static double time_of(const product *p)
+{
+    const bt_gemm *g = p->gemm;
+    double tile_columns = (double)p->kernels->gemm_tiles->columns;
+    double rows = (double)p->rows, depth = (double)p->depth;
+    double columns = (double)ceil_div(p->panels, p->groups) * tile_columns;
+    double strips = (double)ceil_div(p->parts * p->groups, p->threads);
+    double packing_b = columns * (g->trans_b ? TRANSPOSING_ROWS : PACKING_ROWS);
+    double packing_a = p->packs ? rows * PACKING_COLUMNS : 0;
+    double range = rows * columns * (depth + RANGE_STEPS) +
+                   (packing_a + packing_b) * depth;
+    double tail = p->threads > 1 ? rows * tile_columns * depth / 2 : 0;
+    return strips * (double)p->ranges * range + tail;
+}
+
+static void cut_rows(product *p, size_t parts)
+{
+    size_t tile_rows = p->kernels->gemm_tiles->rows;
+    p->rows = bt_size_round(ceil_div(p->gemm->m, parts), tile_rows);
+    p->parts = ceil_div(p->gemm->m, p->rows);
+    p->groups = groups_for(p);
+}
+
+/* Cut k into ranges as deep as panels may be, and the rows into as many parts
+ * as should take the least time, which fit the L2 cache of a thread. */
+static void cut(product *p)
+{
+    const bt_gemm *g = p->gemm;
+    const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
+    product best = *p;
+    double least = INFINITY;
+    p->depth = even_part(g->k, tiles->depth, DEPTH_STEPS);
+    p->ranges = ceil_div(g->k, p->depth);
+    p->panels = ceil_div(g->n, tiles->columns);
+    size_t most = bt_size_max(tiles->part / p->depth, tiles->rows);
+    size_t parts = ceil_div(g->m, most);
+    size_t end = bt_size_min(parts + 4 * p->threads,
+                             bt_size_max(ceil_div(g->m, tiles->rows), parts));
+    for (; parts <= end; parts++) {
+        cut_rows(p, parts);
+        double time = time_of(p);
+        if (time < least) {
+            least = time;
+            best = *p;
+        }
+    }
+    *p = best;
 }
 
 static void take_workspace(product *p, bt_arena *workspace)
 {
-    size_t blocks = p->row_blocks * p->k_blocks;
-    if (p->packs) {
-        p->a = bt_arena_alloc(workspace, blocks > 1 ? 2 : 1,
-                              block_floats(p) * sizeof(float));
-        p->packed = take_progress(workspace, 1, blocks);
-        p->multiplied = take_progress(workspace, 1, blocks);
-    }
-    if (p->k_blocks > 1)
-        p->added = take_progress(workspace, p->row_blocks, p->stripes);
-    p->b = bt_arena_alloc(workspace, (size_t)p->threads * panel_floats(p),
-                          sizeof(float));
+    p->queues = bt_arena_alloc(workspace, p->threads, sizeof(unit_queue));
+    if (p->packs)
+        p->a = bt_arena_alloc(workspace, p->threads,
+                              bt_size_mul(part_floats(p), sizeof(float)));
+    if (p->ranges > 1)
+        p->added = bt_arena_alloc(workspace, p->parts,
+                                  p->panels * sizeof(bt_progress));
+    p->b =
+        bt_arena_alloc(workspace, p->threads * panel_floats(p), sizeof(float));
 }
 
 static bauta_status reserve(product *p, bt_arena *workspace, bauta_error *err)
@@ -420,24 +427,24 @@ static bauta_status reserve(product *p, bt_arena *workspace, bauta_error *err)
     return BAUTA_OK;
 }
 
-static void reset_progress(bt_progress *progress, size_t count)
-{
-    for (size_t i = 0; i < count && progress; i++)
-        bt_progress_set(&progress[i], 0);
-}
-
 static bauta_status run_blocked(product *p, bt_arena *workspace,
                                 bauta_error *err)
 {
-    cut_blocks(p);
+    cut(p);
     bauta_status status = reserve(p, workspace, err);
     if (status)
         return status;
-    size_t blocks = p->row_blocks * p->k_blocks;
-    reset_progress(p->packed, blocks);
-    reset_progress(p->multiplied, blocks);
-    reset_progress(p->added, p->row_blocks * p->stripes);
-    bt_parallel_for(p->pool, p->tasks, run_task, p);
+    size_t units = 0;
+    for (size_t i = 0; i < p->threads; i++) {
+        unit_queue *q = &p->queues[i];
+        atomic_init(&q->next, 0);
+        q->end = queue_units(p, i);
+        q->part = q->range = SIZE_MAX;
+        units += q->end;
+    }
+    for (size_t i = 0; p->added && i < p->parts * p->panels; i++)
+        bt_progress_set(&p->added[i], 0);
+    bt_parallel_for(p->pool, units, run_task, p);
     return BAUTA_OK;
 }
 
@@ -477,7 +484,7 @@ bauta_status bt_gemm_f32(bt_cpu *cpu, const bt_gemm *gemm, bauta_error *err)
     product p = { .gemm = gemm,
                   .kernels = cpu->kernels,
                   .pool = pool,
-                  .threads = bt_thread_pool_threads(pool),
+                  .threads = (size_t)bt_thread_pool_threads(pool),
                   .packs = packs_a(cpu->kernels->gemm_tiles, gemm) };
     return run_blocked(&p, &cpu->workspace, err);
 }

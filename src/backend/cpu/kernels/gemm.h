@@ -90,14 +90,14 @@ typedef struct bt_gemm_tiles {
     size_t columns;   /* of a block: one or more tiles */
     size_t pack_rows; /* rows that pack_a packs at once: some panels */
     size_t depth;     /* maximum depth of a panel */
-    size_t block;     /* preferred number of floats in a block of A */
+    size_t part;      /* preferred number of floats in a thread's rows of A */
     /* Rows of A that are a multiple of so many floats apart are packed, because
      * they share sets of the L1 cache; 0: they are read in place. */
     size_t aliased;
-    /* Pack rows row to row + pack_rows - 1, as many as exist, into panels that
-     * are `stride` floats apart. */
+    /* Pack some rows, pack_rows at most, into panels that are `stride` floats
+     * apart. */
     void (*pack_a)(float *to, size_t stride, const bt_gemm *gemm, size_t row,
-                   size_t from, size_t depth);
+                   size_t rows, size_t from, size_t depth);
     /* Pack a panel of B and continue the chains of a block of C over its range
      * of k. The last range also runs the epilogue. */
     void (*multiply)(const bt_gemm *gemm, const bt_gemm_block *block);

@@ -35,8 +35,8 @@ enum {
     /* B panels of this depth stay in the L2 cache, 96 KiB with AVX-512, or in
      * the L1 cache, 24 KiB each with AVX2. */
     DEPTH = VL == 16 ? 512 : 384,
-    BLOCK_FLOATS = 1 << 18, /* of a block of A: 1 MiB of the L2 cache */
-    PACK_AHEAD = 32,        /* floats of a panel of A prefetched for writing */
+    PART_FLOATS = 1 << 18, /* of a thread's rows of A: 1 MiB of its L2 cache */
+    PACK_AHEAD = 32,       /* floats of a panel of A prefetched for writing */
     LINE_FLOATS = LINE / sizeof(float),
     STEPS = 8,            /* of k between two prefetched lines */
     DIRECT_ROWS = 16,     /* rows computed in one pass over B */
@@ -224,23 +224,24 @@ INLINE void pack_step(float *to, size_t stride, const float *from,
 
 /* Rows as they are in memory, `depth` floats from one to the next. */
 static void pack_copied_rows(float *to, size_t stride, const bt_gemm *g,
-                             size_t row, size_t from, size_t depth)
+                             size_t row, size_t rows, size_t from, size_t depth)
 {
-    size_t rows = bt_size_min(g->m - row, PACK_PANELS * TILE_ROWS);
     for (size_t i = 0; i < rows; i++)
         memcpy(to + i / TILE_ROWS * stride + i % TILE_ROWS * depth,
                g->a + (row + i) * g->lda + from, depth * sizeof(float));
 }
 
 static void pack_a(float *to, size_t stride, const bt_gemm *g, size_t row,
-                   size_t from, size_t depth)
+                   size_t rows, size_t from, size_t depth)
 {
     if (!g->trans_a) {
-        pack_copied_rows(to, stride, g, row, from, depth);
+        pack_copied_rows(to, stride, g, row, rows, from, depth);
         return;
     }
     const float *a = g->a + from * g->lda + row;
-    size_t rows = g->m - row, whole = rows < 8 ? 0 : (rows - 8) / TILE_ROWS + 1;
+    size_t left = g->m - row; // pack_step() reads 8 rows for each panel
+    size_t whole = left < 8 ? 0 : (left - 8) / TILE_ROWS + 1;
+    whole = bt_size_min(whole, rows / TILE_ROWS);
     if (whole >= PACK_PANELS) {
         for (size_t p = 0; p < depth; p++, a += g->lda, to += TILE_ROWS) {
             UNROLLED_FOR (size_t i = 0; i < PACK_PANELS * TILE_ROWS; i += 16)
@@ -336,7 +337,6 @@ INLINE void prefetch_next(b_prefetch *next)
 typedef struct tile_job {
     size_t depth;
     const float *a;      /* rows of A, as the block says */
-    const float *next_a; /* of the next tile, if A is read in place; or NULL */
     const float *next_c; /* the next rows of C; NULL: not to be prefetched */
     size_t next_pre;     /* bytes from C to what its epilogue uses; or 0 */
     const float *b; /* the panel, or B itself if its columns are contiguous */
@@ -463,8 +463,7 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
                  const steps_kind kind, const tile_job *job)
 {
     vf s[TILE_ROWS][TILE_VECTORS];
-    const float *start = job->start, *next_a = job->next_a;
-    const float *next_c = job->next_c;
+    const float *start = job->start, *next_c = job->next_c;
     size_t next_pre = job->next_pre;
     float *c = job->c;
     tile_at at = { .a = job->a,
@@ -493,11 +492,6 @@ INLINE void tile(const size_t rows, const size_t vectors, const bool fill,
                 UNROLLED_FOR (size_t j = 0; j < BLOCK_COLUMNS; j += LINE_FLOATS)
                     prefetch((const char *)(next_c + j) + next_pre);
             next_c += job->ldc;
-        }
-        if (next_a) {
-            UNROLLED_FOR (size_t i = 0; i < rows; i++)
-                prefetch_l1(next_a + at.rows[i]);
-            next_a += STEPS;
         }
         if (kind != STEPS_SINGLE) {
             take_steps_at_once(s, kind, at.a, job->a_row, at.b);
@@ -738,15 +732,6 @@ static void prefetch_weights(const bt_gemm *g, const bt_gemm_block *block,
         prefetch(line + i * LINE);
 }
 
-/* Whether to prefetch the rows of A of the next tile into the L1 cache. Packed
- * panels follow each other, so nothing has to prefetch them. Intel's processors
- * follow the rows by themselves, and rows that come too early evict those of
- * the tile at work. */
-static bool prefetches_rows(const bt_gemm_block *block)
-{
-    return block->a_step == 1 && !__builtin_cpu_is("intel");
-}
-
 static void multiply(const bt_gemm *g, const bt_gemm_block *block)
 {
     b_panel panels[BLOCK_PANELS] = { 0 };
@@ -763,7 +748,6 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         .next_pre = pre_distance(g),
     };
     bool acts = g->has_act && block->from + block->depth == g->k;
-    bool prefetches = prefetches_rows(block);
     size_t acted = block->row; // rows before it have their activations
     for (; count * TILE_COLUMNS < block->columns; count++)
         panels[count] = panel_of(g, block, count);
@@ -776,8 +760,6 @@ static void multiply(const bt_gemm *g, const bt_gemm_block *block)
         job.next = soon ? &next : &none;
         prefetch_weights(g, block, row, rows);
         for (size_t i = 0; i < count; i++) {
-            bool ahead = i + 1 == count && below && prefetches;
-            job.next_a = ahead ? job.a + block->a_tile : NULL;
             job.next_c = i == 0 && below ? c + rows * g->ldc : NULL;
             multiply_tile(&job, g, block, &panels[i], row, rows);
         }

@@ -12,7 +12,7 @@ const bt_gemm_tiles bt_gemm_tiles_f32_avx512 = {
     .columns = BLOCK_COLUMNS,
     .pack_rows = PACK_PANELS * TILE_ROWS,
     .depth = DEPTH,
-    .block = BLOCK_FLOATS,
+    .part = PART_FLOATS,
     .pack_a = pack_a,
     .multiply = multiply,
 };

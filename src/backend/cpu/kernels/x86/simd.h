@@ -21,12 +21,6 @@ INLINE void prefetch(const void *address)
     _mm_prefetch((const char *)address, _MM_HINT_T1);
 }
 
-/* The same into L1. */
-INLINE void prefetch_l1(const void *address)
-{
-    _mm_prefetch((const char *)address, _MM_HINT_T0);
-}
-
 INLINE void prefetch_write(const void *address)
 {
     __builtin_prefetch(address, 1);
