@@ -152,9 +152,9 @@ typedef struct product {
 } product;
 
 /* Rows of C, columns of C in one panel, and a range of k. */
-typedef struct unit {
+typedef struct gemm_unit {
     size_t part, panel, range;
-} unit;
+} gemm_unit;
 
 static size_t strips_before(const product *p, size_t thread)
 {
@@ -185,24 +185,25 @@ static size_t queue_units(const product *p, size_t thread)
 }
 
 /* A unit by its number in the queue of a thread. */
-static unit find_unit(const product *p, size_t thread, size_t number)
+static gemm_unit find_unit(const product *p, size_t thread, size_t number)
 {
     size_t strip = strips_before(p, thread), panels = strip_panels(p, strip);
     while (number >= panels * p->ranges) {
         number -= panels * p->ranges;
         panels = strip_panels(p, ++strip);
     }
-    return (unit){ .part = strip / p->groups,
-                   .panel = first_panel(p, strip % p->groups) + number % panels,
-                   .range = number / panels };
+    size_t first = first_panel(p, strip % p->groups);
+    return (gemm_unit){ .part = strip / p->groups,
+                        .panel = first + number % panels,
+                        .range = number / panels };
 }
 
-static size_t unit_from(const product *p, const unit *u)
+static size_t unit_from(const product *p, const gemm_unit *u)
 {
     return u->range * p->depth;
 }
 
-static size_t unit_depth(const product *p, const unit *u)
+static size_t unit_depth(const product *p, const gemm_unit *u)
 {
     return bt_size_min(p->depth, p->gemm->k - unit_from(p, u));
 }
@@ -230,7 +231,7 @@ static size_t panel_floats(const product *p)
                          BT_ALIGN / sizeof(float));
 }
 
-static void pack_rows(const product *p, const unit *u, float *to)
+static void pack_rows(const product *p, const gemm_unit *u, float *to)
 {
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
     size_t first = u->part * p->rows, depth = unit_depth(p, u);
@@ -244,7 +245,7 @@ static void pack_rows(const product *p, const unit *u, float *to)
 
 /* Locate the rows of A of a block, after packing them if the thread has others
  * in its memory. */
-static void find_a(const product *p, const unit *u, size_t thread,
+static void find_a(const product *p, const gemm_unit *u, size_t thread,
                    bt_gemm_block *block)
 {
     const bt_gemm *g = p->gemm;
@@ -270,8 +271,8 @@ static void find_a(const product *p, const unit *u, size_t thread,
 
 /* A unit, and the one that the thread takes next, to prefetch its panel of B;
  * NULL: it has none. */
-static void run_unit(const product *p, const unit *u, const unit *next,
-                     size_t thread)
+static void run_unit(const product *p, const gemm_unit *u,
+                     const gemm_unit *next, size_t thread)
 {
     const bt_gemm *g = p->gemm;
     const bt_gemm_tiles *tiles = p->kernels->gemm_tiles;
@@ -311,8 +312,8 @@ static bool take_unit(const product *p, size_t queue, size_t thread)
     if (number >= q->end)
         return false;
     bool more = number + 1 < q->end;
-    unit u = find_unit(p, queue, number);
-    unit next = more ? find_unit(p, queue, number + 1) : u;
+    gemm_unit u = find_unit(p, queue, number);
+    gemm_unit next = more ? find_unit(p, queue, number + 1) : u;
     run_unit(p, &u, more ? &next : NULL, thread);
     return true;
 }
