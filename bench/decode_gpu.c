@@ -196,6 +196,7 @@ static void setup_init(setup *s, const struct bench_case *c, bool in_order)
     if (s->sets > SETS)
         s->sets = SETS;
     s->pages.page_keys = PAGE;
+    s->pages.early_reads = true; // as in a step of a model
     s->pages.pages = s->sets * pages;
     s->pages.k = random_tensor(s->pages.pages * page);
     s->pages.v = random_tensor(s->pages.pages * page);

@@ -87,6 +87,15 @@ static void check_tile(const batch *b, const bt_decode_list *list,
     }
 }
 
+/* Whether all keys of a tile precede that of the sequence's first query, and so
+ * are not written by the step. */
+static bool is_old(const batch *b, size_t s, size_t key)
+{
+    const bt_decode_sequence *sequence = &b->sequence[s];
+    size_t position = sequence->first + bauta_mask_keys(b->mask[s]);
+    return key + 64 + bauta_mask_queries(b->mask[s]) <= position;
+}
+
 static void check_list(const batch *b, const bt_decode_list *list)
 {
     const size_t stride = 9100;
@@ -101,6 +110,8 @@ static void check_list(const batch *b, const bt_decode_list *list)
                 continue;
             size_t s, key = key_of(b, tile.block, &s);
             assert_int_equal(key / 64 % (CHUNK / 64), t);
+            assert_int_equal((int)t < list->items[i].old_tiles,
+                             is_old(b, s, key));
             check_tile(b, list, &list->items[i], tile, seen, stride);
         }
     for (size_t s = 0; s < SEQUENCES; s++)

@@ -147,6 +147,7 @@ static struct {
     bool full;              /* no more memory on the GPU */
     int updated;            /* plans in bfloat16 */
     bool fail_update;
+    bool early_reads; /* of the last pages in bfloat16 */
 } fake;
 
 static bauta_status fake_enter(int device, int *before, bauta_error *e)
@@ -333,6 +334,7 @@ static bauta_status fake_decode(bt_cuda_decode *decode,
     IGNORE(out, lse, stream);
     (void)e;
     fake.decode += pages->page_keys == 64 && fake.device == 3;
+    fake.early_reads = pages->early_reads;
     return BAUTA_OK;
 }
 
@@ -575,10 +577,15 @@ static void structs_of_other_sizes_are_taken(void **state)
     bauta_gpu_attention_decode(s.context, s.decode, &s.shape, s.x, \
                                &pages.known, s.x, NULL, &err)
     assert_int_equal(DECODE, 0);
+    assert_false(fake.early_reads);
+    pages.known.early_reads = true;
+    assert_int_equal(DECODE, 0);
+    assert_true(fake.early_reads);
     pages.added = 1;
     REFUSED(DECODE, BAUTA_ERR_ARGUMENT, "pages: a field at byte");
     pages.known.size = offsetof(bauta_gpu_pages, page_keys); // by default 64
     assert_int_equal(DECODE, 0);
+    assert_false(fake.early_reads); // its default, too
 #undef DECODE
     s.shape.size = offsetof(bauta_attention_shape, scale);
     assert_int_equal(forward(&s, s.plan[0]), 0);

@@ -106,12 +106,19 @@ BAUTA_API bauta_status bauta_gpu_attention_backward(
  * larger power of two. Page p, key head h, key j, column c is at
  * p * page_stride + h * head_stride + j * token_stride + c of both k and v;
  * strides of 0 select (pages, kv_heads, page_keys, head_dim). Keys that no
- * query sees may hold anything. */
+ * query sees may hold anything.
+ *
+ * With early_reads you promise that work queued after
+ * bauta_gpu_decode_plan_update() writes only the keys and values of the step's
+ * own tokens: those from the position of a sequence's first query on. bfloat16
+ * attention then reads the others before the kernels queued ahead of it are
+ * done, so it starts up to 5 us earlier. */
 typedef struct bauta_gpu_pages {
     size_t size;
     const void *k, *v; /* in GPU memory */
     size_t pages, page_keys;
     size_t page_stride, head_stride, token_stride;
+    bool early_reads;
 } bauta_gpu_pages;
 #define BAUTA_GPU_PAGES_DEFAULTS(X) X(page_keys, 64)
 #define BAUTA_GPU_PAGES_INIT \

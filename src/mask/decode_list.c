@@ -15,6 +15,7 @@
 typedef struct list_draft {
     bt_decode_list *list;
     size_t page_keys, most, row;
+    size_t old_keys; /* of the sequence: those before its first query's own */
     bt_decode_item *items; /* by unit, then chunk; NULL: it is counted */
     bt_decode_tile *tiles;
 } list_draft;
@@ -76,18 +77,30 @@ static bt_decode_tile add_tile(list_draft *d, row_cursor *rows, size_t count,
 
 /* ---- units and their items ---------------------------------------------- */
 
+/* Keys that are in the cache before the step: its first query is aligned with
+ * the first new one. */
+static size_t old_keys(const bt_decode_sequence *sequence)
+{
+    size_t keys = bauta_mask_keys(sequence->mask) + sequence->first;
+    size_t queries = bauta_mask_queries(sequence->mask);
+    return keys > queries ? keys - queries : 0;
+}
+
 /* A new item of the unit, of which nothing is seen yet. */
 static void add_item(list_draft *d, size_t row, size_t rows, size_t block)
 {
     bt_decode_list *list = d->list;
     size_t at = list->item_count++, tiles = list->chunk_tiles;
+    size_t old = d->old_keys / BT_BLOCK;
     if (!d->items)
         return;
+    old = old > block ? bt_size_min(old - block, tiles) : 0;
     d->items[at] = (bt_decode_item){ .row = (int32_t)row,
                                      .rows = (int32_t)rows,
                                      .unit = (int32_t)list->unit_count,
                                      .slot = (int32_t)at,
-                                     .key = (int32_t)(block * BT_BLOCK) };
+                                     .key = (int32_t)(block * BT_BLOCK),
+                                     .old_tiles = (int32_t)old };
     memset(d->tiles + at * tiles, -1, tiles * sizeof(bt_decode_tile));
 }
 
@@ -136,6 +149,7 @@ static void walk(list_draft *d, const bt_decode_sequence *sequences,
     d->row = 0;
     for (size_t s = 0; s < count; s++) {
         size_t rows = sequences[s].rows;
+        d->old_keys = old_keys(&sequences[s]);
         for (size_t i = 0; rows <= d->most && i < rows; i += list->unit_rows)
             add_unit(d, &sequences[s], sequences[s].first + i,
                      bt_size_min(list->unit_rows, rows - i));

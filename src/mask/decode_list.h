@@ -37,6 +37,8 @@ typedef struct bt_decode_item {
                             item, of which the others follow */
     int32_t tiles;       /* that are visible */
     int32_t key;         /* its first one: that of the chunk */
+    int32_t old_tiles;   /* of the chunk, from its first one on: their keys
+                            precede those of the step's new tokens */
 } bt_decode_item;
 
 typedef struct bt_decode_list {

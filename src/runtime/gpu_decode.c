@@ -171,7 +171,8 @@ static bauta_status pages_take(bt_cuda_pages *to, const bauta_gpu_pages *given,
                            .page_keys = pages->page_keys,
                            .page = pages->page_stride,
                            .head = pages->head_stride,
-                           .token = pages->token_stride };
+                           .token = pages->token_stride,
+                           .early_reads = pages->early_reads };
     return BAUTA_OK;
 }
 

@@ -10,10 +10,12 @@
  *   same bits     from run to run; with any number of workers; with other
  *                 pages, of another size and layout; each sequence alone; each
  *                 query alone (check_cuda_same.c compares with the forward
- *                 pass)
+ *                 pass); with early reads, the kernel before writes the new
+ *                 tokens
  *   the hidden    NaN, infinity and huge values that one query sees and
  *                 another one does not change no bit of the latter */
 #include "backend/cuda/decode.h"
+#include "backend/cuda/ops.h"
 #include "mask/mask.h"
 #include "masks.h"
 
@@ -75,6 +77,14 @@ typedef struct setting {
     size_t page_keys, workers; /* 0: as many as the GPU has */
     bool tokens_outside;       /* pages are (page_keys, kv_heads, d) */
 } setting;
+
+/* The keys of a sequence that a step finds in its pages; the others are those
+ * of its own tokens. */
+static size_t old_keys(const sequence *s)
+{
+    size_t queries = bauta_mask_queries(s->mask) - s->first;
+    return s->keys > queries ? s->keys - queries : 0;
+}
 
 /* ---- the pool ---------------------------------------------------------- */
 
@@ -180,10 +190,78 @@ static bauta_attention_shape shape_of(const problem *p)
     return shape;
 }
 
+/* The tokens that a step writes, as rows and their places, on the device. */
+typedef struct new_tokens {
+    size_t rows;
+    uint16_t *k, *v;
+    bt_cuda_kv_place *places;
+} new_tokens;
+
+/* Take the new tokens of all sequences out of the pool: they become NaN. */
+static new_tokens take_new(pool *o, const problem *p)
+{
+    size_t width = p->kv_heads * p->d, page_keys = o->pages.page_keys, rows = 0;
+    size_t token = o->pages.token ? o->pages.token : p->d;
+    size_t head = o->pages.head ? o->pages.head : page_keys * p->d;
+    size_t page = o->size / o->pages.pages;
+    for (size_t s = 0; s < p->count; s++)
+        rows += p->sequence[s].keys - old_keys(&p->sequence[s]);
+    uint16_t *k = malloc(rows * width * 2 + 1),
+             *v = malloc(rows * width * 2 + 1);
+    bt_cuda_kv_place *places = malloc(rows * sizeof(*places) + 1);
+    rows = 0;
+    for (size_t s = 0; s < p->count; s++)
+        for (size_t j = old_keys(&p->sequence[s]); j < p->sequence[s].keys;
+             j++, rows++) {
+            const sequence *from = &p->sequence[s];
+            uint32_t number = o->table[s][j / page_keys];
+            places[rows] =
+                (bt_cuda_kv_place){ seen_by_any(from, j) ? number : UINT32_MAX,
+                                    (uint32_t)(j % page_keys) };
+            memcpy(k + rows * width, from->k + j * width, width * 2);
+            memcpy(v + rows * width, from->v + j * width, width * 2);
+            for (size_t h = 0; h < p->kv_heads; h++) {
+                size_t at = number * page + h * head + j % page_keys * token;
+                memset(o->k + at, 0xff, p->d * 2);
+                memset(o->v + at, 0xff, p->d * 2);
+            }
+        }
+    new_tokens n = { rows, to_device(k, rows * width * 2),
+                     to_device(v, rows * width * 2),
+                     to_device(places, rows * sizeof(*places)) };
+    free(k);
+    free(v);
+    free(places);
+    return n;
+}
+
+static void write_new(const new_tokens *n, const pool *o, const problem *p)
+{
+    bauta_error err = { 0 };
+    size_t page_keys = o->pages.page_keys;
+    bt_cuda_kv_write_args args = {
+        .dtype = BAUTA_BFLOAT16,
+        .rows = n->rows,
+        .heads = p->heads,
+        .kv_heads = p->kv_heads,
+        .dim = p->d,
+        .k = { n->k, p->kv_heads * p->d },
+        .v = { n->v, p->kv_heads * p->d },
+        .pages = { (void *)o->pages.k, (void *)o->pages.v,
+                   o->size / o->pages.pages,
+                   o->pages.head ? o->pages.head : page_keys * p->d,
+                   o->pages.token ? o->pages.token : p->d },
+        .places = n->places,
+    };
+    need(bt_cuda_kv_write(&args, NULL, &err), &err);
+}
+
 /* Launch `times` times on one step; outputs start as a NaN that no kernel
- * produces. */
+ * produces. `fresh`: before the last time the new tokens are written; NULL:
+ * they are there. */
 static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
-                     const uint16_t *q_host, size_t rows, int times)
+                     const uint16_t *q_host, size_t rows, int times,
+                     const new_tokens *fresh)
 {
     bauta_error err = { 0 };
     bauta_attention_shape shape = shape_of(p);
@@ -194,10 +272,13 @@ static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
     uint16_t *q = to_device(q_host, rows * p->q_token * 2);
     uint16_t *out = to_device(r.out, out_size * 2);
     float *lse = to_device(r.lse, lse_size * 4);
-    for (int i = 0; i < times; i++)
+    for (int i = 0; i < times; i++) {
+        if (fresh && i == times - 1)
+            write_new(fresh, o, p);
         need(bt_attention_decode_bf16_cuda(decode, &shape, q, &o->pages, out,
                                            lse, NULL, &err),
              &err);
+    }
     need_cuda(cudaDeviceSynchronize(), p->name);
     need_cuda(cudaMemcpy(r.out, out, out_size * 2, cudaMemcpyDeviceToHost),
               "cudaMemcpy");
@@ -241,7 +322,7 @@ static result run_slice(const problem *p, const pool *o, const setting *set,
         decode->device.multiprocessors = (int)set->workers;
     need(bt_cuda_decode_step(decode, sequences, count, NULL, &err), &err);
     result r = launch(p, decode, o, p->q + (at + part.first) * p->q_token, rows,
-                      times);
+                      times, NULL);
     bt_cuda_decode_free(decode);
     return r;
 }
@@ -428,6 +509,49 @@ static void check_circumstances(const problem *p, const result *r)
                    run(p, &settings[below(BT_LEN(settings))]), p->rows);
 }
 
+/* ---- early reads ------------------------------------------------------- */
+
+/* A step whose tokens are written by the kernel before it, three times, each
+ * time to pages in which they are NaN. The GPU is kept busy meanwhile, so that
+ * the step is queued before they are there. */
+static void check_early(const problem *p, const result *r)
+{
+    static const setting settings[] = { { 64, 0, false },
+                                        { 128, 3, true },
+                                        { 512, 17, false } };
+    const setting *set = &settings[below(BT_LEN(settings))];
+    bauta_error err = { 0 };
+    bauta_attention_shape shape = shape_of(p);
+    bt_cuda_decode *decode = NULL;
+    bt_decode_sequence sequences[SEQUENCES];
+    pool o = pool_make(p, set);
+    new_tokens n = take_new(&o, p);
+    for (size_t s = 0; s < p->count; s++)
+        sequences[s] =
+            (bt_decode_sequence){ p->sequence[s].mask, p->sequence[s].first,
+                                  p->sequence[s].rows, o.table[s] };
+    need(bt_cuda_decode_create(&decode, &shape, set->page_keys, &err), &err);
+    if (set->workers)
+        decode->device.multiprocessors = (int)set->workers;
+    need(bt_cuda_decode_step(decode, sequences, p->count, NULL, &err), &err);
+    o.pages.early_reads = true;
+    for (int i = 0; i < 3; i++) {
+        need_cuda(cudaMemcpy((void *)o.pages.k, o.k, o.size * 2,
+                             cudaMemcpyHostToDevice),
+                  "cudaMemcpy");
+        need_cuda(cudaMemcpy((void *)o.pages.v, o.v, o.size * 2,
+                             cudaMemcpyHostToDevice),
+                  "cudaMemcpy");
+        check_same(p, "new tokens, early reads", r, 0,
+                   launch(p, decode, &o, p->q, p->rows, 5, &n), p->rows);
+    }
+    cudaFree(n.k);
+    cudaFree(n.v);
+    cudaFree(n.places);
+    bt_cuda_decode_free(decode);
+    pool_free(&o);
+}
+
 /* ---- hidden values ----------------------------------------------------- */
 
 /* Poison the keys or the values of one key of a sequence: queries that do not
@@ -573,6 +697,7 @@ static double check_case(const char *kind, make_fn *make, size_t size, size_t d)
     double worst = check_accuracy(&p, &r);
     check_gaps(&p, &r);
     check_circumstances(&p, &r);
+    check_early(&p, &r);
     check_poison(&p, &r, false);
     check_poison(&p, &r, false);
     check_poison(&p, &r, true);

@@ -340,6 +340,7 @@ static void check_decode(const char *name, const char *mask, size_t n, size_t m,
     pool.k = pool_k;
     pool.v = pool_v;
     pool.pages = pages;
+    pool.early_reads = rows % 2;
     need(bauta_gpu_decode_plan_create(&decode, gpu, &p.shape, 64, type, &err));
     need(bauta_gpu_decode_plan_update(gpu, decode, &sequence, 1, &err));
     need(bauta_gpu_attention_decode(gpu, decode, &p.shape, q, &pool, out, NULL,

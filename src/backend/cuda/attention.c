@@ -18,6 +18,7 @@
 #include "backend/cuda/bias.h"
 #include "backend/cuda/decode.h"
 #include "backend/cuda/rows.h"
+#include "backend/cuda/step_graph.h"
 #include "backend/cuda/stream.h"
 #include "base/array.h"
 #include "base/error.h"
@@ -784,6 +785,8 @@ bauta_status bt_cuda_op_paged_attention(bt_cuda_stream *stream,
     if (status)
         return status;
     bt_cuda_pages pages = bt_cuda_kv_read_pages(step, &pool->shape, dtype);
+    // All that a step writes to pages are its own tokens.
+    pages.early_reads = bt_cuda_stepping(stream->queue);
     if (args->write) {
         status = bt_cuda_kv_write_check(stream, args->write, err);
         if (!status)

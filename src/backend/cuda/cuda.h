@@ -118,6 +118,11 @@ typedef struct bt_cuda_pages {
     const void *k, *v;
     size_t pages, page_keys;
     size_t page, head, token;
+    /* What was queued since the step was described writes no keys and values
+     * but those of the step's own tokens, which are the last ones of each
+     * sequence from that of its first query on. So all others may be read
+     * while the kernels before the attention still run. */
+    bool early_reads;
 } bt_cuda_pages;
 
 /* What a step of decoding reads, as a list in the GPU's memory: only tiles of

@@ -112,6 +112,7 @@ static bauta_status call_params(decode_params *p, const bt_cuda_decode *decode,
     p->scale = scale * 1.44269504088896341f;
     for (size_t keys = TILE; keys < decode->page_keys; keys *= 2)
         p->page_shift++;
+    p->early_reads = pages->early_reads;
     if (!status)
         status = check_strides("q", q, p->q_token, p->q_head, err);
     if (!status)

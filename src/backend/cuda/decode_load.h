@@ -71,6 +71,7 @@ typedef struct decode_params {
     int head_dim;      /* real columns; the others read as zero */
     int in_flight;     /* tiles being loaded, at most */
     int page_shift;    /* a page is 2^page_shift tiles */
+    bool early_reads;  /* see bt_cuda_pages */
     float scale;       /* times log2(e): scores become base-2 logarithms */
     bt_cuda_bias bias; /* its anchors are positions: rows count from key 0 */
 } decode_params;
@@ -174,6 +175,7 @@ typedef struct decode_loader {
     uint64_t policy;
     decode_pipeline_state to;     /* of the next tile, */
     decode_pipeline_state oldest; /* and of the one in_flight tiles before */
+    uint32_t early;               /* see load_early */
 } decode_loader;
 
 /* Tiles of K or of V that a job loads: `panels` panels of 64 columns of a key
@@ -350,6 +352,72 @@ BT_DEVICE void prefetch_job(const decode_params *p, job_record r)
                           job.unit / p->head_splits, page);
 }
 
+/* K and V of a job: what a block of keys is loaded from, in this order. */
+typedef struct job_sources {
+    tile_source of[2];
+} job_sources;
+
+BT_DEVICE job_sources sources_of(const decode_params *p, decode_job job, int d)
+{
+    int head = job.unit / p->head_splits, panels = d / PANEL / p->parts;
+    return job_sources{ { { &p->k, head, 0, d / PANEL },
+                          { &p->v, head, job.part * panels, panels } } };
+}
+
+/* The first block of a job of which a tile is visible, if it is among the first
+ * 32 tiles: its first tile, and the visible ones. */
+typedef struct first_block {
+    int tile;
+    uint32_t visible;
+} first_block;
+
+BT_DEVICE first_block find_first_block(const job_record *r)
+{
+    // A reduction, not a vote: its result is known to be uniform, and so are
+    // the addresses in all that follows.
+    uint32_t seen = __reduce_or_sync(~0u, (uint32_t)(r->tile[0].block >= 0)
+                                              << threadIdx.x % 32);
+    int tile = max(__ffs((int)seen) - 1, 0) / WARPS * WARPS;
+    return first_block{ tile, seen >> tile & BLOCK_BITS };
+}
+
+/* Load tiles of a job's first visible block while the grid before this one
+ * still runs: those that nothing writes, as far as the ring reaches. l->early
+ * has a bit for each of them. */
+template <int D>
+BT_DEVICE void load_early(const decode_params *p, decode_shared<D> *s,
+                          decode_loader *l, const job_record *r)
+{
+    const int stages = kernel_traits<D>::stages;
+    const uint32_t room = (1u << (stages < 2 * WARPS ? stages : 2 * WARPS)) - 1;
+    const int word = offsetof(bt_decode_item, old_tiles) / sizeof(int);
+    job_sources from = sources_of(p, job_at(p, r->index), D);
+    first_block b = find_first_block(r);
+    int old = __reduce_max_sync(
+        ~0u, (int)threadIdx.x % 32 == word ? r->word - b.tile : 0);
+    uint32_t keys = b.visible & ((1u << min(old, WARPS)) - 1);
+    l->early = (keys | (keys == b.visible ? b.visible << WARPS : 0)) &
+               (p->early_reads ? room : 0);
+#pragma unroll 1
+    for (int i = 0; i < 2; i++)
+        load_block(p, s, l, from.of[i], r->tile[0].block, b.tile,
+                   l->early >> i * WARPS & BLOCK_BITS);
+}
+
+/* Load what load_early left of that block. */
+template <int D>
+BT_DEVICE void load_late(const decode_params *p, decode_shared<D> *s,
+                         decode_loader *l, const job_record *r)
+{
+    job_sources from = sources_of(p, job_at(p, r->index), D);
+    first_block b = find_first_block(r);
+    uint32_t left = (b.visible | b.visible << WARPS) & ~l->early;
+#pragma unroll 1
+    for (int i = 0; i < 2; i++)
+        load_block(p, s, l, from.of[i], r->tile[0].block, b.tile,
+                   left >> i * WARPS & BLOCK_BITS);
+}
+
 /* Load the tiles of a job, block by block. The next job is claimed two blocks
  * before the end and fetched one block before: as late as the latency can still
  * be hidden, which balances the SMs best. It is returned. */
@@ -357,10 +425,7 @@ template <int D>
 BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
                               decode_loader *l, const job_record *r)
 {
-    decode_job job = job_at(p, r->index);
-    int head = job.unit / p->head_splits, panels = D / PANEL / p->parts;
-    tile_source keys = { &p->k, head, 0, D / PANEL };
-    tile_source values = { &p->v, head, job.part * panels, panels };
+    job_sources from = sources_of(p, job_at(p, r->index), D);
     uint32_t seen[2], todo = 0, claimed = 0;
     bool claims = true, fetches = true;
     job_record next = {};
@@ -371,6 +436,9 @@ BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
     for (int b = 0; b < BLOCKS; b++)
         if (seen[b / 4] >> b % 4 * WARPS & 0xff)
             todo |= 1u << b;
+    if (l->early) // load_late had the first one
+        todo &= todo - 1;
+    l->early = 0;
 #pragma unroll 1
     for (; todo; todo &= todo - 1) {
         int b = __ffs((int)todo) - 1, left = __popc(todo);
@@ -384,8 +452,8 @@ BT_DEVICE job_record load_job(const decode_params *p, decode_shared<D> *s,
         int tiles = b < 4 ? r->tile[0].block : r->tile[1].block;
         int lane = b % 4 * WARPS;
         uint32_t visible = (b < 4 ? seen[0] : seen[1]) >> lane & BLOCK_BITS;
-        load_block(p, s, l, keys, tiles, lane, visible);
-        load_block(p, s, l, values, tiles, lane, visible);
+        load_block(p, s, l, from.of[0], tiles, lane, visible);
+        load_block(p, s, l, from.of[1], tiles, lane, visible);
     }
     if (claims)
         claimed = claim_job(p);
@@ -401,18 +469,23 @@ BT_DEVICE void load_jobs(const decode_params *p, decode_shared<D> *s)
     const int stages = kernel_traits<D>::stages;
     // The tiles before the first one count as loaded: their phase is the one
     // that precedes the first.
-    decode_loader l = { policy_evict_first(),
-                        { 0, 0 },
-                        { stages - p->in_flight, 1 } };
+    decode_loader l = {
+        policy_evict_first(), { 0, 0 }, { stages - p->in_flight, 1 }, 0
+    };
     uint32_t number = 0;
 
     // The first job follows from the block's index; the others are claimed.
     job_record r = fetch_job(p, blockIdx.x);
     prefetch_list(p);
-    prefetch_job<D>(p, r);
-    grid_dependency_wait(); // only the list precedes the grid before this one
+    if (!p->early_reads)
+        prefetch_job<D>(p, r);
+    __syncwarp();
+    load_early(p, s, &l, &r);
+    grid_dependency_wait(); // only the list and what is loaded early precede it
     while (r.index < p->count) {
         publish_job(p, s, number++, r);
+        if (l.early)
+            load_late(p, s, &l, &r);
         r = load_job(p, s, &l, &r);
     }
     publish_job(p, s, number, r);
