@@ -115,9 +115,9 @@ static cudaError_t launch_one(const backward_params *p, int blocks,
     return status;
 }
 
-/* A kernel for dQ and one for dK and dV; a side without rows has none. */
-template <int D, int QUERY_GROUPS, int QUERY_STAGES, int KEY_GROUPS,
-          int KEY_STAGES, int BIAS>
+/* A kernel for dQ and one for dK and dV, and one for what is not finite in
+ * either; a side without rows has none. */
+template <int D, int GROUPS, int QUERY_STAGES, int KEY_STAGES, int BIAS>
 static cudaError_t launch_two(const delta_params *delta, size_t steps,
                               const backward_params *dq, int dq_blocks,
                               const backward_params *dkv, int dkv_blocks,
@@ -130,21 +130,18 @@ static cudaError_t launch_two(const delta_params *delta, size_t steps,
         early = true;
     }
     if (!status && dq_blocks) {
-        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, BIAS>(dq, dq_blocks,
-                                                                early, stream);
+        status = launch<D, GROUPS, QUERY_STAGES, 0, BIAS>(dq, dq_blocks, early,
+                                                          stream);
         early = true;
     }
     if (!status && dkv_blocks) {
-        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, BIAS>(dkv, dkv_blocks,
-                                                            early, stream);
+        status = launch<D, GROUPS, KEY_STAGES, 1, BIAS>(dkv, dkv_blocks, early,
+                                                        stream);
         early = true;
     }
-    if (!status && dq_blocks)
-        status = launch<D, QUERY_GROUPS, QUERY_STAGES, 0, FIXUP | BIAS>(
-            dq, dq_blocks, early, stream);
-    if (!status && dkv_blocks)
-        status = launch<D, KEY_GROUPS, KEY_STAGES, 1, FIXUP | BIAS>(
-            dkv, dkv_blocks, early, stream);
+    if (!status && (dq_blocks || dkv_blocks))
+        status = launch_fixup<D, GROUPS, QUERY_STAGES, KEY_STAGES, BIAS>(
+            dq, dkv, max(max(dq_blocks, dkv_blocks), 2), stream);
     return status;
 }
 
@@ -155,10 +152,10 @@ static cudaError_t launch_width(size_t width, const delta_params *delta,
                                 int dkv_blocks, cudaStream_t stream)
 {
     return width == 128
-               ? launch_two<128, 2, 4, 2, 3, BIAS>(delta, steps, dq, dq_blocks,
-                                                   dkv, dkv_blocks, stream)
-               : launch_two<64, 3, 6, 3, 6, BIAS>(delta, steps, dq, dq_blocks,
-                                                  dkv, dkv_blocks, stream);
+               ? launch_two<128, 2, 4, 3, BIAS>(delta, steps, dq, dq_blocks,
+                                                dkv, dkv_blocks, stream)
+               : launch_two<64, 3, 6, 6, BIAS>(delta, steps, dq, dq_blocks, dkv,
+                                               dkv_blocks, stream);
 }
 
 static cudaError_t launch_all(size_t width, bt_bias_kind bias,

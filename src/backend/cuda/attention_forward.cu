@@ -363,7 +363,8 @@ __global__ void __launch_bounds__(GROUP *(kernel_traits<D>::groups + 1), 1)
 
     if (FIXUP) {
         grid_dependency_wait();
-        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter))
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter,
+                         share_of_grid()))
             return;
     }
     if (threadIdx.x == 0) {

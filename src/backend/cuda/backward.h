@@ -333,13 +333,14 @@ BT_DEVICE void load_second(const backward_params *p,
 /* One warp runs this, one lane of it loads. */
 template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
 BT_DEVICE void load_items(const backward_params *p,
-                          backward_shared<D, GROUPS, STAGES, KEYS> *s)
+                          backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                          block_share share)
 {
     pipeline_state items = {}, streamed = {};
-    int lane = threadIdx.x % 32, grid = gridDim.x;
+    int lane = threadIdx.x % 32, grid = share.count;
 
     if (MODE & FIXUP) {
-        for (int base = blockIdx.x; base < p->items; base += 32 * grid) {
+        for (int base = share.index; base < p->items; base += 32 * grid) {
             int mine = base + lane * grid;
             bool bad = mine < p->items && item_is_bad(p->nonfinite_fixup, mine);
             uint32_t todo = __ballot_sync(~0u, bad);
@@ -354,7 +355,7 @@ BT_DEVICE void load_items(const backward_params *p,
     } else if (lane == 0) {
         // The first item follows from the block's index; the others are
         // claimed as late as the latency can still be hidden.
-        int item = blockIdx.x;
+        int item = share.index;
         while (item < p->items) {
             backward_job j = job_of(p, item);
             item = grid + (int)load_item<D, GROUPS, STAGES, KEYS, MODE>(

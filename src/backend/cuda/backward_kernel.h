@@ -234,39 +234,21 @@ BT_DEVICE void compute_items(const backward_params *p,
 }
 
 template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
-__global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
-    attention_backward(const __grid_constant__ backward_params p)
+BT_DEVICE void init_barriers(const backward_params *p,
+                             backward_shared<D, GROUPS, STAGES, KEYS> *s)
 {
-    extern __shared__ __align__(1024) unsigned char memory[];
-    backward_shared<D, GROUPS, STAGES, KEYS> *s =
-        (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
     const int warps = GROUPS * 4; // that compute
     const bool split = stationary_layout<D, KEYS>::split;
-    const bool fixup = MODE & FIXUP;
     const bool sums_rows = makes_delta<D, KEYS, MODE>;
-
-    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
-    // its blocks begin while the last ones of dQ still compute. (What both need
-    // is there: those of dQ let others begin only when they have it, or have
-    // made it: see copy_row_stats.)
-    if (fixup) {
-        if (!KEYS)
-            grid_dependency_wait();
-        launch_dependents();
-        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter)) {
-            grid_dependency_wait(); // see below
-            return;
-        }
-    }
     if (threadIdx.x == 0) {
         for (int i = 0; i < 2; i++) {
             barrier_init(&s->item_full[i], 1);
             barrier_init(&s->item_empty[i],
                          warps * WARP_ARRIVALS + 2 + sums_rows);
             barrier_init(&s->delta_made[i], warps * WARP_ARRIVALS);
-            tensor_map_prefetch(&p.stationary[i]);
-            tensor_map_prefetch(&p.streamed[i]);
-            tensor_map_prefetch(&p.grad[i]);
+            tensor_map_prefetch(&p->stationary[i]);
+            tensor_map_prefetch(&p->streamed[i]);
+            tensor_map_prefetch(&p->grad[i]);
         }
         for (int i = 0; i < GROUPS * stationary_layout<D, KEYS>::buffers; i++) {
             barrier_init(&s->stationary_full[0][0] + i, 1);
@@ -287,27 +269,34 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
         barrier_init_done();
     }
     __syncthreads();
-    if (KEYS && !fixup)
-        launch_dependents();
+}
 
+/* What each warp does, when the barriers are there. */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void run_roles(const backward_params *p,
+                         backward_shared<D, GROUPS, STAGES, KEYS> *s,
+                         block_share share)
+{
+    const bool fixup = MODE & FIXUP;
+    const bool sums_rows = makes_delta<D, KEYS, MODE>;
     if (threadIdx.x < GROUP) {
         if (GROUPS > 1)
             setmaxnreg_dec<GROUPS == 3 ? 32 : 24>();
         if (threadIdx.x < 32)
-            load_items<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+            load_items<D, GROUPS, STAGES, KEYS, MODE>(p, s, share);
         else if (threadIdx.x == 32)
-            load_stationary<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+            load_stationary<D, GROUPS, STAGES, KEYS, MODE>(p, s);
         else if (threadIdx.x == 64)
-            load_second<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+            load_second<D, GROUPS, STAGES, KEYS, MODE>(p, s);
         else if (threadIdx.x >= 96 && !fixup) {
             if (!KEYS) {
                 grid_dependency_wait();
                 if (!sums_rows)
                     launch_dependents();
             }
-            store_empty<D, KEYS>(&p);
+            store_empty<D, KEYS>(p);
             if constexpr (sums_rows)
-                copy_row_stats(&p, s);
+                copy_row_stats(p, s);
         }
         // Kernels that wait for this one then wait for the previous one, too.
         if (KEYS)
@@ -315,8 +304,67 @@ __global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
     } else {
         if (GROUPS > 1) // else all have what they need
             setmaxnreg_inc<GROUPS == 3 ? 160 : 240>();
-        compute_items<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+        compute_items<D, GROUPS, STAGES, KEYS, MODE>(p, s);
     }
+}
+
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+__global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
+    attention_backward(const __grid_constant__ backward_params p)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    backward_shared<D, GROUPS, STAGES, KEYS> *s =
+        (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
+    const bool fixup = MODE & FIXUP;
+
+    // The kernel of dK and dV needs nothing of that of dQ, which is before it:
+    // its blocks begin while the last ones of dQ still compute. (What both need
+    // is there: those of dQ let others begin only when they have it, or have
+    // made it: see copy_row_stats.)
+    if (fixup) {
+        if (!KEYS)
+            grid_dependency_wait();
+        launch_dependents();
+        if (!begin_fixup(p.nonfinite_fixup, p.items, p.tile_counter,
+                         share_of_grid())) {
+            grid_dependency_wait(); // see below
+            return;
+        }
+    }
+    init_barriers<D, GROUPS, STAGES, KEYS, MODE>(&p, s);
+    if (KEYS && !fixup)
+        launch_dependents();
+    run_roles<D, GROUPS, STAGES, KEYS, MODE>(&p, s, share_of_grid());
+}
+
+/* The items of a share that were not finite, once more. */
+template <int D, int GROUPS, int STAGES, int KEYS, int MODE>
+BT_DEVICE void fix_items(const backward_params *p, void *memory,
+                         block_share share)
+{
+    backward_shared<D, GROUPS, STAGES, KEYS> *s =
+        (backward_shared<D, GROUPS, STAGES, KEYS> *)memory;
+    if (!begin_fixup(p->nonfinite_fixup, p->items, p->tile_counter, share))
+        return;
+    init_barriers<D, GROUPS, STAGES, KEYS, MODE>(p, s);
+    run_roles<D, GROUPS, STAGES, KEYS, MODE>(p, s, share);
+}
+
+/* The second kernel of dQ, in even blocks, and that of dK and dV, in odd ones:
+ * a launch less at the end of every backward pass. */
+template <int D, int GROUPS, int QUERY_STAGES, int KEY_STAGES, int MODE>
+__global__ void __launch_bounds__(GROUP *(GROUPS + 1), 1)
+    attention_backward_fixup(const __grid_constant__ backward_params dq,
+                             const __grid_constant__ backward_params dkv)
+{
+    extern __shared__ __align__(1024) unsigned char memory[];
+    block_share share = { (int)blockIdx.x / 2, (int)gridDim.x / 2 };
+    grid_dependency_wait();
+    launch_dependents();
+    if (blockIdx.x % 2)
+        fix_items<D, GROUPS, KEY_STAGES, 1, FIXUP | MODE>(&dkv, memory, share);
+    else
+        fix_items<D, GROUPS, QUERY_STAGES, 0, FIXUP | MODE>(&dq, memory, share);
 }
 
 /* `early`: the prologue may overlap the previous kernel. */
@@ -332,6 +380,19 @@ static cudaError_t launch(const backward_params *params, int blocks, bool early,
                          (unsigned)blocks, GROUP * (GROUPS + 1), bytes,
                          early ? BT_START_EARLY : BT_START_AFTER, stream,
                          *params);
+}
+
+template <int D, int GROUPS, int QUERY_STAGES, int KEY_STAGES, int MODE>
+static cudaError_t launch_fixup(const backward_params *dq,
+                                const backward_params *dkv, int blocks,
+                                cudaStream_t stream)
+{
+    const int query_bytes = sizeof(backward_shared<D, GROUPS, QUERY_STAGES, 0>);
+    const int key_bytes = sizeof(backward_shared<D, GROUPS, KEY_STAGES, 1>);
+    return launch_kernel(
+        attention_backward_fixup<D, GROUPS, QUERY_STAGES, KEY_STAGES, MODE>,
+        (unsigned)blocks & ~1u, GROUP * (GROUPS + 1),
+        max(query_bytes, key_bytes), BT_START_EARLY, stream, *dq, *dkv);
 }
 
 #endif

@@ -46,17 +46,28 @@ BT_DEVICE bool item_is_bad(const unsigned char *nonfinite_fixup, int item)
     return (tile_info.x | tile_info.y | tile_info.z | tile_info.w) != 0;
 }
 
+/* Which of the blocks that share the items a block is: it has every count-th
+ * one. */
+typedef struct block_share {
+    int index, count;
+} block_share;
+
+BT_DEVICE block_share share_of_grid(void)
+{
+    return block_share{ (int)blockIdx.x, (int)gridDim.x };
+}
+
 /* The first call of a second kernel, when the first one is done: whether the
  * block has something to do, which is rare. The tile counter is ready for the
  * next launch. */
 BT_DEVICE bool begin_fixup(const unsigned char *nonfinite_fixup, int items,
-                           uint32_t *tile_counter)
+                           uint32_t *tile_counter, block_share share)
 {
     bool bad = false;
-    for (int i = blockIdx.x + threadIdx.x * gridDim.x; i < items;
-         i += blockDim.x * gridDim.x)
+    for (int i = share.index + threadIdx.x * share.count; i < items;
+         i += blockDim.x * share.count)
         bad |= item_is_bad(nonfinite_fixup, i);
-    if (blockIdx.x == 0 && threadIdx.x == 0)
+    if (share.index == 0 && threadIdx.x == 0)
         *tile_counter = 0;
     return __syncthreads_or(bad);
 }
