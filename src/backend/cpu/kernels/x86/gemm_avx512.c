@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* gemm_avx512.c - the AVX-512 twin of the matrix product. */
-#include "backend/cpu/kernels/x86/gemm.h"
+#include "backend/cpu/kernels/x86/gemm_columns.h"
 
 void bt_gemm_columns_f32_avx512(const bt_gemm *gemm, size_t first, size_t count)
 {
