@@ -44,12 +44,14 @@ build_programs() { # FOLDER TARGET... [-- OPTION...]
 }
 
 race() {
-    build_programs build-race check_cuda check_cuda_backward -- \
+    build_programs build-race check_cuda check_cuda_backward \
+        check_cuda_decode -- \
         -DBAUTA_NVCC_FLAGS=-DBT_EVERY_LANE
     tool="compute-sanitizer --tool racecheck --error-exitcode 1"
     for head in 64 96 128 192 256; do
-        $tool build-race/src/backend/cuda/check_cuda --race $head
-        $tool build-race/src/backend/cuda/check_cuda_backward --race $head
+        for name in check_cuda check_cuda_backward check_cuda_decode; do
+            $tool "build-race/src/backend/cuda/$name" --race $head
+        done
     done
     $tool "$programs/check_cuda_ops" --quick
 }

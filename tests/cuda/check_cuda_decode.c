@@ -16,8 +16,11 @@
  *                 another one does not change no bit of the latter */
 #include "backend/cuda/decode.h"
 #include "backend/cuda/ops.h"
+#include "backend/cuda/step_graph.h"
 #include "mask/mask.h"
 #include "masks.h"
+
+#include <time.h>
 
 /* ---- a problem --------------------------------------------------------- */
 
@@ -235,7 +238,8 @@ static new_tokens take_new(pool *o, const problem *p)
     return n;
 }
 
-static void write_new(const new_tokens *n, const pool *o, const problem *p)
+static void write_new(const new_tokens *n, const pool *o, const problem *p,
+                      cudaStream_t queue)
 {
     bauta_error err = { 0 };
     size_t page_keys = o->pages.page_keys;
@@ -253,40 +257,84 @@ static void write_new(const new_tokens *n, const pool *o, const problem *p)
                    o->pages.token ? o->pages.token : p->d },
         .places = n->places,
     };
-    need(bt_cuda_kv_write(&args, NULL, &err), &err);
+    need(bt_cuda_kv_write(&args, queue, &err), &err);
+}
+
+/* What a launch reads and writes, on the device. */
+typedef struct rows_of_step {
+    const uint16_t *q;
+    uint16_t *out;
+    float *lse;
+} rows_of_step;
+
+static void attend(const problem *p, bt_cuda_decode *decode, const pool *o,
+                   const rows_of_step *rows, cudaStream_t queue)
+{
+    bauta_error err = { 0 };
+    bauta_attention_shape shape = shape_of(p);
+    need(bt_attention_decode_bf16_cuda(decode, &shape, rows->q, &o->pages,
+                                       rows->out, rows->lse, queue, &err),
+         &err);
+}
+
+static void pause_queue(void *unused)
+{
+    const struct timespec time = { .tv_nsec = 300000 };
+    (void)unused;
+    nanosleep(&time, NULL);
+}
+
+/* Some launches, and one more whose new tokens the kernel before it writes. All
+ * of them are queued before the first one runs, as parts of a step, in which
+ * both kernels may start while the launch before them still runs. */
+static void attend_early(const problem *p, bt_cuda_decode *decode,
+                         const pool *o, const rows_of_step *rows,
+                         const new_tokens *fresh)
+{
+    cudaStream_t queue;
+    bt_cuda_steps *steps = bt_cuda_steps_create();
+    need_cuda(steps ? cudaSuccess : cudaErrorMemoryAllocation, "steps");
+    need_cuda(cudaStreamCreate(&queue), "cudaStreamCreate");
+    need_cuda(cudaLaunchHostFunc(queue, pause_queue, NULL), "a pause");
+    bt_cuda_step_begin(steps, queue, 1);
+    for (int i = 0; i < 3; i++)
+        attend(p, decode, o, rows, queue);
+    write_new(fresh, o, p, queue);
+    attend(p, decode, o, rows, queue);
+    need_cuda((cudaError_t)bt_cuda_step_end(steps), "a step");
+    need_cuda(cudaStreamSynchronize(queue), p->name);
+    bt_cuda_steps_free(steps);
+    cudaStreamDestroy(queue);
 }
 
 /* Launch `times` times on one step; outputs start as a NaN that no kernel
- * produces. `fresh`: before the last time the new tokens are written; NULL:
- * they are there. */
+ * produces. `fresh`: the new tokens are written before the last time, see
+ * attend_early; NULL: they are there. */
 static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
                      const uint16_t *q_host, size_t rows, int times,
                      const new_tokens *fresh)
 {
-    bauta_error err = { 0 };
-    bauta_attention_shape shape = shape_of(p);
     size_t out_size = rows * p->out_token, lse_size = rows * p->heads;
     result r = { malloc(out_size * 2 + 1), malloc(lse_size * 4 + 1) };
     memset(r.out, 0x7f, out_size * 2);
     memset(r.lse, 0xff, lse_size * 4);
-    uint16_t *q = to_device(q_host, rows * p->q_token * 2);
-    uint16_t *out = to_device(r.out, out_size * 2);
-    float *lse = to_device(r.lse, lse_size * 4);
-    for (int i = 0; i < times; i++) {
-        if (fresh && i == times - 1)
-            write_new(fresh, o, p);
-        need(bt_attention_decode_bf16_cuda(decode, &shape, q, &o->pages, out,
-                                           lse, NULL, &err),
-             &err);
-    }
+    rows_of_step on_device = { to_device(q_host, rows * p->q_token * 2),
+                               to_device(r.out, out_size * 2),
+                               to_device(r.lse, lse_size * 4) };
+    for (int i = 0; i < times && !fresh; i++)
+        attend(p, decode, o, &on_device, NULL);
+    if (fresh)
+        attend_early(p, decode, o, &on_device, fresh);
     need_cuda(cudaDeviceSynchronize(), p->name);
-    need_cuda(cudaMemcpy(r.out, out, out_size * 2, cudaMemcpyDeviceToHost),
-              "cudaMemcpy");
-    need_cuda(cudaMemcpy(r.lse, lse, lse_size * 4, cudaMemcpyDeviceToHost),
-              "cudaMemcpy");
-    cudaFree(q);
-    cudaFree(out);
-    cudaFree(lse);
+    need_cuda(
+        cudaMemcpy(r.out, on_device.out, out_size * 2, cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+    need_cuda(
+        cudaMemcpy(r.lse, on_device.lse, lse_size * 4, cudaMemcpyDeviceToHost),
+        "cudaMemcpy");
+    cudaFree((void *)on_device.q);
+    cudaFree(on_device.out);
+    cudaFree(on_device.lse);
     return r;
 }
 
@@ -512,8 +560,7 @@ static void check_circumstances(const problem *p, const result *r)
 /* ---- early reads ------------------------------------------------------- */
 
 /* A step whose tokens are written by the kernel before it, three times, each
- * time to pages in which they are NaN. The GPU is kept busy meanwhile, so that
- * the step is queued before they are there. */
+ * time to pages in which they are NaN. */
 static void check_early(const problem *p, const result *r)
 {
     static const setting settings[] = { { 64, 0, false },
@@ -543,7 +590,7 @@ static void check_early(const problem *p, const result *r)
                              cudaMemcpyHostToDevice),
                   "cudaMemcpy");
         check_same(p, "new tokens, early reads", r, 0,
-                   launch(p, decode, &o, p->q, p->rows, 5, &n), p->rows);
+                   launch(p, decode, &o, p->q, p->rows, 1, &n), p->rows);
     }
     cudaFree(n.k);
     cudaFree(n.v);
@@ -689,6 +736,24 @@ static problem problem_make(const char *kind, make_fn *make, size_t size,
     return p;
 }
 
+/* The cases for a race detector: every kernel, with early reads as well. */
+static int check_races(size_t d)
+{
+    static const size_t watched[] = { 1, 3, 7, 9 };
+    const setting usual = { 64, 0, false };
+    for (size_t i = 0; i < BT_LEN(watched); i++) {
+        problem p = problem_make("random_spans", make_spans, watched[i], d);
+        result r = run(&p, &usual);
+        check_accuracy(&p, &r);
+        check_early(&p, &r);
+        printf("%s\n", p.name);
+        fflush(stdout);
+        result_free(&r);
+        problem_free(&p);
+    }
+    return check_end();
+}
+
 static double check_case(const char *kind, make_fn *make, size_t size, size_t d)
 {
     const setting usual = { 64, 0, false };
@@ -769,6 +834,8 @@ static void check_refusals(void)
 int main(int argc, char **argv)
 {
     check_begin(argc, argv);
+    if (race_head)
+        return check_races(race_head);
     static const size_t dims[] = { 64, 128, 192, 256, 40, 96 };
     for (size_t i = 0; i < BT_LEN(dims); i++) {
         double worst = 0.0;

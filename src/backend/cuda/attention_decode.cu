@@ -72,13 +72,14 @@ __global__ void __launch_bounds__(THREADS, 1)
 
     if (threadIdx.x == 0) {
         for (int i = 0; i < kernel_traits<D>::items; i++) {
-            barrier_init(&s->work_full[i], 1);
-            barrier_init(&s->work_done[i], WARPS);
-            barrier_init(&s->work_empty[i], COMBINE_THREADS / 32);
+            barrier_init(&s->work_full[i], WARP_ARRIVALS);
+            barrier_init(&s->work_done[i], WARPS * WARP_ARRIVALS);
+            barrier_init(&s->work_empty[i],
+                         COMBINE_THREADS / 32 * WARP_ARRIVALS);
         }
         for (int i = 0; i < kernel_traits<D>::stages; i++) {
             barrier_init(&s->full[i], 1);
-            barrier_init(&s->empty[i], WARPS);
+            barrier_init(&s->empty[i], WARPS * WARP_ARRIVALS);
         }
         barrier_init_done();
         tensor_map_prefetch(&p.k);

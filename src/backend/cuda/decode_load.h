@@ -161,14 +161,6 @@ BT_DEVICE bool elect_lane(void)
     return elected;
 }
 
-/* One warp no longer needs a buffer. */
-BT_DEVICE void consumer_release(uint64_t *empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 == 0)
-        barrier_arrive(empty);
-}
-
 /* ---- loading ------------------------------------------------------------ */
 
 typedef struct decode_loader {
@@ -317,6 +309,8 @@ BT_DEVICE void publish_job(const decode_params *p, decode_shared<D> *s,
     write_work(p, &s->work[to.index], r);
     if (lane == 0)
         barrier_arrive_expect(&s->work_full[to.index], rows * p->head_dim * 2);
+    else if (WARP_ARRIVALS > 1)
+        barrier_arrive(&s->work_full[to.index]);
     __syncwarp();
     if (lane < rows)
         bulk_load(s->q[to.index][lane],

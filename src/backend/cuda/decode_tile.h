@@ -282,7 +282,7 @@ BT_DEVICE void score_tiles(const decode_params *p, decode_shared<D> *s,
         __syncwarp();
 #pragma unroll
         for (int i = 0; i < 1 + pair; i++)
-            if (at->lane == 0 && seen[i])
+            if (at->lane < WARP_ARRIVALS && seen[i])
                 barrier_arrive_many(empty[i] + zero, arrivals);
     }
     bias_tiles<D, HALVES, BIAS>(p, at, job, b, x, [&](int i) {
@@ -497,13 +497,14 @@ BT_DEVICE void load_values(uint32_t *b, const uint16_t *v, int half, int column)
                              key * (PANEL * 2) + (column % 8 ^ key % 8) * 16);
 }
 
-/* Weights of 16 keys as a product takes them. */
+/* Weights of 16 keys as a product takes them. Where there are eight rows, they
+ * are read in place of the other eight as well. */
 template <int D>
 BT_DEVICE void load_weights(uint32_t *a, const decode_shared<D> *s, int key)
 {
     int lane = threadIdx.x % 32;
-    ldmatrix_x4(a,
-                shared_address(&s->weights[lane % 16][key]) + lane / 16 * 16);
+    ldmatrix_x4(a, shared_address(&s->weights[lane % 16 % ROWS][key]) +
+                       lane / 16 * 16);
 }
 
 /* Two bits as a mask for two bf16. */

@@ -81,6 +81,26 @@ BT_DEVICE void barrier_wait(uint64_t *barrier, uint32_t phase)
     } while (!done);
 }
 
+/* One warp releases a buffer, and one lane arrives for all. compute-sanitizer's
+ * racecheck does not see that, so for it every lane arrives (BT_EVERY_LANE).
+ *
+ * Loads from the buffer must have completed, not only have been issued: nothing
+ * makes the copy engine wait for a load in flight. So the loaded values must be
+ * used before this by something that cannot move after it, such as a wgmma.
+ * Check the machine code. */
+#ifdef BT_EVERY_LANE
+enum { WARP_ARRIVALS = 32 };
+#else
+enum { WARP_ARRIVALS = 1 };
+#endif
+
+BT_DEVICE void consumer_release(uint64_t *empty)
+{
+    __syncwarp();
+    if (threadIdx.x % 32 < WARP_ARRIVALS)
+        barrier_arrive(empty);
+}
+
 /* ---- named barriers: some of the warps of a block ---------------------- */
 
 BT_DEVICE void named_sync(int id, int threads)

@@ -72,26 +72,6 @@ BT_DEVICE bool begin_fixup(const unsigned char *nonfinite_fixup, int items,
     return __syncthreads_or(bad);
 }
 
-/* One warp releases a buffer, and one lane arrives for all. compute-sanitizer's
- * racecheck does not see that, so for it every lane arrives (BT_EVERY_LANE).
- *
- * Loads from the buffer must have completed, not only have been issued: nothing
- * makes the copy engine wait for a load in flight. So the loaded values must be
- * used before this by something that cannot move after it, such as a wgmma.
- * Check the machine code. */
-#ifdef BT_EVERY_LANE
-enum { WARP_ARRIVALS = 32 };
-#else
-enum { WARP_ARRIVALS = 1 };
-#endif
-
-BT_DEVICE void consumer_release(uint64_t *empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 < WARP_ARRIVALS)
-        barrier_arrive(empty);
-}
-
 /* The tensor map of a (tokens, heads, head_dim) tensor: boxes of `rows` tokens,
  * one head and one panel of columns. Tokens after the last and columns from
  * head_dim on read as zero and are not written. */
