@@ -25,6 +25,9 @@
  * anything to wait for. Other kernels round the sums to bfloat16
  * (backward_finish_dq.h).
  *
+ * What a group stores for others, dS and dQ, it hands over when its next
+ * products are issued: the fence takes as long as one of them.
+ *
  * Query heads that share a key head follow each other in an item of work. Where
  * a document is long and its tiles have unequally many steps, they are split:
  * each query head has an item of its own, so that no item takes much of the
@@ -53,6 +56,7 @@ template <int D> struct fused_state {
     bool taint[2]; /* FIXUP: the thread's keys are not finite */
     uint64_t word[2];
     float x[STEP / 2], y[STEP / 2];
+    float2 lse[8]; /* reads_ahead */
     uint32_t w_p[STEP / 4], w_ds[STEP / 4];
     float dk[D / 2], dv[D / 2];
 };
@@ -127,7 +131,7 @@ BT_DEVICE void issue_dq_before(fused_state<D> *b, fused_shared<D, STAGES> *s,
     issue_dq(b, s, ds_before<D>(ds), b->ds_parity ^ (uint32_t)(ds == 0));
 }
 
-/* It is there, and goes to the copy engine. */
+/* It is there, and goes to shared memory, */
 template <int D, int STAGES>
 BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
 {
@@ -140,6 +144,12 @@ BT_DEVICE void take_dq(fused_state<D> *b, fused_shared<D, STAGES> *s, int ds)
     for (int i = 0; i < DQ_PANEL / GROUP / 4; i++)
         to[i * GROUP] = make_float4(b->y[i * 4], b->y[i * 4 + 1],
                                     b->y[i * 4 + 2], b->y[i * 4 + 3]);
+}
+
+/* and to the copy engine. */
+template <int D, int STAGES>
+BT_DEVICE void send_dq(fused_state<D> *b, fused_shared<D, STAGES> *s)
+{
     fence_proxy_async();
     consumer_release(&s->dq_full[b->group]);
 }
@@ -158,6 +168,11 @@ BT_DEVICE void store_ds(fused_state<D> *b, fused_shared<D, STAGES> *s)
 #pragma unroll
     for (int i = 0; i < STEP / 16; i++)
         store_fragment_transposed(to + i * 16 * PANEL, b->w_ds + i * 4);
+}
+
+template <int D, int STAGES>
+BT_DEVICE void send_ds(fused_shared<D, STAGES> *s, int ds)
+{
     fence_proxy_async();
     consumer_release(&s->ds_full[ds]);
 }
@@ -243,7 +258,13 @@ template <int D, int STAGES, int FIXUP>
 BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {
     const bool reuses_packed = fused_layout<D>::reuses_packed;
-    compute_weights<1, FIXUP>(b->x, NULL, s->rows[at].lse, b->t, b->scale);
+    const bool reads_ahead = fused_layout<D>::reads_ahead;
+    float2 delta[8];
+    if (reads_ahead)
+        compute_weights<1, FIXUP>(b->x, NULL, b->lse, b->scale);
+    else
+        compute_weights<1, FIXUP>(b->x, NULL, columns_of(s->rows[at].lse, b->t),
+                                  b->scale);
     if (FIXUP) {
 #pragma unroll
         for (int i = 0; i < STEP / 2; i++)
@@ -253,14 +274,16 @@ BT_DEVICE void make_step(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
         apply_mask(b->x, b->word, b->t);
     if (reuses_packed)
         pack_pairs(b->w_p, b->x);
+    if (reads_ahead)
+        read_columns(delta, s->rows[at].delta, b->t);
     wgmma_wait<0>(); // y
     wgmma_fence_operand<STEP / 2>(b->y);
     if (b->flags & LAST)
         consumer_release(&s->values_empty);
     if (reuses_packed)
-        compute_ds_packed(b->y, b->w_p, s->rows[at].delta, b->t);
+        compute_ds_packed(b->y, b->w_p, columns_of(s->rows[at].delta, b->t));
     else
-        compute_ds<1>(b->y, b->x, NULL, s->rows[at].delta, b->t);
+        compute_ds<1>(b->y, b->x, NULL, delta);
     if (b->partial)
         apply_mask(b->y, b->word, b->t);
     pack_pairs(b->w_ds, b->y);
@@ -281,6 +304,14 @@ template <int D, int STAGES>
 BT_DEVICE void issue_y(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {
     issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
+}
+
+/* reads_ahead: what it takes to exponentiate x, while x is being computed. */
+template <int D, int STAGES>
+BT_DEVICE void read_lse(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
+{
+    if (fused_layout<D>::reads_ahead)
+        read_columns(b->lse, s->rows[at].lse, b->t);
 }
 
 /* The sums of a step. */
@@ -305,6 +336,7 @@ BT_DEVICE void issue_next(fused_state<D> *b, fused_shared<D, STAGES> *s, int at,
                           int next, int ds)
 {
     issue_sums(b, s, at);
+    send_ds(s, ds);
     if (DQ)
         issue_dq_before(b, s, ds);
     wgmma_wait<DQ>(); // the sums
@@ -317,6 +349,9 @@ BT_DEVICE void issue_next(fused_state<D> *b, fused_shared<D, STAGES> *s, int at,
     }
     issue_y(b, s, next);
     order_arrive<fused_layout<D>::groups, true>(b->group);
+    if (DQ)
+        send_dq(b, s);
+    read_lse(b, s, next);
     wgmma_wait<1>(); // x
 }
 
@@ -501,6 +536,7 @@ BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
     issue_x(b, s, at);
     barrier_wait(&s->values_full, b->stationary_phase);
     issue_y(b, s, at);
+    read_lse(b, s, at);
     wgmma_wait<1>(); // x
     wgmma_fence_operand<STEP / 2>(b->x);
     b->stationary_phase ^= 1;
@@ -517,21 +553,26 @@ BT_DEVICE void last_products(fused_state<D> *b, const backward_params *p,
     bool late = LATE && makes_dq(b, before);
     order_wait<fused_layout<D>::groups, true>(b->group);
     issue_sums(b, s, at);
+    send_ds(s, ds);
     if (late)
         issue_dq_before(b, s, ds);
     wgmma_wait<0>();
     sums_are_there(b);
     consumer_release(&s->streamed_empty[at]);
-    if (late)
+    if (late) {
         take_dq(b, s, before);
+        send_dq(b, s);
+    }
     order_arrive<fused_layout<D>::groups, true>(b->group);
     if (makes_dq(b, ds)) {
         issue_dq(b, s, ds, b->ds_parity);
         wgmma_wait<0>();
     }
     consumer_release(&s->keys_empty);
-    if (makes_dq(b, ds))
+    if (makes_dq(b, ds)) {
         take_dq(b, s, ds);
+        send_dq(b, s);
+    }
     store_item<D, STAGES, FIXUP>(b, p, s);
     leave_ds(b, ds);
     pipeline_advance(&b->streamed, STAGES);

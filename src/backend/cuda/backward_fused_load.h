@@ -18,13 +18,16 @@ enum { DQ_PANEL = STEP * PANEL }; /* elements of a panel of dQ */
 /* takes_turns: dQ is one panel, and the group whose turn it is makes it; there
  * is a buffer of dS for each of them. reuses_packed: three groups have no
  * registers for weights in float32 beside those in bf16, from which dS is then
- * computed. may_split: there are tiles that are split. */
+ * computed. reads_ahead: two groups have registers for lse and delta of a step,
+ * which are read while products run. may_split: there are tiles that are split.
+ */
 template <int D> struct fused_layout {
     static constexpr int groups = D == 64 ? 3 : 2;
     static constexpr int warps = 4 * groups; /* that compute */
     static constexpr int panels = D / PANEL;
     static constexpr bool takes_turns = panels == 1;
     static constexpr bool reuses_packed = groups == 3;
+    static constexpr bool reads_ahead = !reuses_packed;
     static constexpr bool may_split = D == 128;
     static_assert(takes_turns || panels == groups, "a group makes one panel");
 };
@@ -270,9 +273,27 @@ BT_DEVICE int counter_read(const int *counter)
     return value;
 }
 
+/* The same without waiting for the answer. What others did before they set the
+ * counter is seen after counter_fence. */
+BT_DEVICE int counter_ask(const int *counter)
+{
+    int value;
+    asm volatile("ld.relaxed.gpu.global.s32 %0, [%1];"
+                 : "=r"(value)
+                 : "l"(counter)
+                 : "memory");
+    return value;
+}
+
+BT_DEVICE void counter_fence(void)
+{
+    asm volatile("fence.acq_rel.gpu;" ::: "memory");
+}
+
+/* After counter_fence: what was done before it is there for all who read it. */
 BT_DEVICE void counter_set(int *counter, int value)
 {
-    asm volatile("st.release.gpu.global.s32 [%0], %1;" ::"l"(counter),
+    asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(counter),
                  "r"(value)
                  : "memory");
 }
@@ -367,9 +388,11 @@ BT_DEVICE void fused_add_dq(const backward_params *p,
             tma_store_wait_read();
             barrier_arrive(&s->dq_empty[group]);
             // Look ahead while this one is under way.
-            ready = more && counter_read(p->added + next.index) == next.rank;
+            int seen = counter_ask(p->added + next.index);
             tma_store_wait();
+            counter_fence();
             counter_set(p->added + now.index, now.rank + 1);
+            ready = more && seen == next.rank;
             now = next;
         }
         barrier_arrive(&s->item_empty[items.index]);

@@ -68,9 +68,10 @@ BT_DEVICE void make_ds(thread_state<D, KEYS, MODE> *b,
     wgmma_fence_operand<STEP / 2>(b->y);
     if (kernel_traits::reuses_packed)
         compute_ds_packed(b->y, kernel_traits::biased ? b->w_q : b->w_p,
-                          s->rows[at].delta, b->t);
+                          columns_of(s->rows[at].delta, b->t));
     else
-        compute_ds<KEYS>(b->y, b->x, b->delta, s->rows[at].delta, b->t);
+        compute_ds<KEYS>(b->y, b->x, b->delta,
+                         columns_of(s->rows[at].delta, b->t));
     if (b->partial)
         apply_mask(b->y, b->word, b->t);
     pack_pairs(b->w_ds, b->y);

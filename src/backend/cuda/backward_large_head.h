@@ -77,7 +77,7 @@ BT_DEVICE void make_second(thread_state<D, KEYS, MODE> *b,
 {
     wgmma_fence_operand<STEP / 2>(b->y);
     consumer_release(&s->second_empty[b->steps.half.index]);
-    compute_ds<KEYS>(b->y, b->x, b->delta, s->rows[at].delta, b->t);
+    compute_ds<KEYS>(b->y, b->x, b->delta, columns_of(s->rows[at].delta, b->t));
     if (b->partial)
         apply_mask(b->y, b->word, b->t);
 }

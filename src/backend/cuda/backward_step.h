@@ -96,17 +96,45 @@ BT_DEVICE void apply_mask_packed(uint32_t *w, const uint64_t *word, int t)
     }
 }
 
+/* A statistic of the thread's two columns of each eight, read from shared
+ * memory where it is used, or ahead. */
+typedef struct columns_in_memory {
+    const float *first;
+} columns_in_memory;
+
+BT_DEVICE columns_in_memory columns_of(const float *statistic, int t)
+{
+    return columns_in_memory{ statistic + t * 2 };
+}
+
+BT_DEVICE float2 two_columns(columns_in_memory columns, int i)
+{
+    return *(const float2 *)(columns.first + i * 8);
+}
+
+BT_DEVICE float2 two_columns(const float2 *read, int i)
+{
+    return read[i];
+}
+
+BT_DEVICE void read_columns(float2 *to, const float *statistic, int t)
+{
+#pragma unroll
+    for (int i = 0; i < 8; i++)
+        to[i] = two_columns(columns_of(statistic, t), i);
+}
+
 /* Scores become weights. `row`: log-sum-exp of the thread's two rows, `column`
  * of the step's (KEYS), or their taint (else, FIXUP). */
-template <int KEYS, int FIXUP>
-BT_DEVICE void compute_weights(float *x, const float *row, const float *column,
-                               int t, float scale)
+template <int KEYS, int FIXUP, typename COLUMNS>
+BT_DEVICE void compute_weights(float *x, const float *row, COLUMNS column,
+                               float scale)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float2 two = { 0.0f, 0.0f };
         if (KEYS || FIXUP)
-            two = *(const float2 *)(column + i * 8 + t * 2);
+            two = two_columns(column, i);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float *at = x + i * 4 + k, of = k % 2 ? two.y : two.x;
@@ -118,15 +146,15 @@ BT_DEVICE void compute_weights(float *x, const float *row, const float *column,
 }
 
 /* y = dP becomes dS, with the weights x. */
-template <int KEYS>
+template <int KEYS, typename COLUMNS>
 BT_DEVICE void compute_ds(float *y, const float *x, const float *row,
-                          const float *column, int t)
+                          COLUMNS column)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
         float2 two = { 0.0f, 0.0f };
         if (KEYS)
-            two = *(const float2 *)(column + i * 8 + t * 2);
+            two = two_columns(column, i);
 #pragma unroll
         for (int k = 0; k < 4; k++) {
             float of = KEYS ? (k % 2 ? two.y : two.x) : row[k / 2];
@@ -137,11 +165,11 @@ BT_DEVICE void compute_ds(float *y, const float *x, const float *row,
 
 /* The same with weights that are packed already. */
 BT_DEVICE void compute_ds_packed(float *y, const uint32_t *w,
-                                 const float *column, int t)
+                                 columns_in_memory column)
 {
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        float2 two = *(const float2 *)(column + i * 8 + t * 2);
+        float2 two = two_columns(column, i);
 #pragma unroll
         for (int k = 0; k < 2; k++) {
             uint32_t both = w[i * 2 + k];

@@ -26,7 +26,8 @@ template <int D, int KEYS, int MODE> struct thread_state {
     static const bool in_registers = stationary_layout<D, KEYS>::in_registers;
     static const bool both = KEYS == MAKES_BOTH, defers_y = both;
     static const bool reuses_packed = both && D == 64;
-    static const bool ordered = both && !(MODE & FIXUP); /* see order_wait */
+    static const bool ordered = /* see order_wait */
+        (both || in_registers) && !(MODE & FIXUP);
     static const bool overlaps_items =
         !KEYS && !(MODE & FIXUP) && D == 64; /* see loop_steps */
     static const bool prefetches_item =
@@ -56,9 +57,9 @@ template <int D, int KEYS, int MODE> struct thread_state {
     uint32_t w_q[biased && reuses_packed ? STEP / 4 : 1]; /* see weigh_step */
 };
 
-/* Groups that make two sums issue a step's products in order (ping-pong), so
- * that one exponentiates while another one multiplies. Those of dQ need no such
- * order. */
+/* Groups issue a step's products in order (ping-pong), so that one of them
+ * exponentiates while another one multiplies. Those that make dQ of heads of 64
+ * are faster without an order. */
 template <int GROUPS, bool ORDERED> BT_DEVICE void order_wait(int group)
 {
     if (ORDERED)
@@ -422,8 +423,8 @@ BT_DEVICE void weigh_step(thread_state<D, KEYS, MODE> *b,
 {
     typedef thread_state<D, KEYS, MODE> kernel_traits;
     if (!kernel_traits::biased)
-        compute_weights<KEYS, MODE & FIXUP>(b->x, b->lse, s->rows[at].lse, b->t,
-                                            b->scale);
+        compute_weights<KEYS, MODE & FIXUP>(
+            b->x, b->lse, columns_of(s->rows[at].lse, b->t), b->scale);
     else if (MODE & TENSOR)
         weigh_capped<D, GROUPS, STAGES, KEYS, MODE, TENSOR_TERM>(b, p, s, at);
     else if (p->bias.table)
