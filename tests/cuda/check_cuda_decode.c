@@ -296,7 +296,8 @@ static void attend_early(const problem *p, bt_cuda_decode *decode,
     need_cuda(steps ? cudaSuccess : cudaErrorMemoryAllocation, "steps");
     need_cuda(cudaStreamCreate(&queue), "cudaStreamCreate");
     need_cuda(cudaLaunchHostFunc(queue, pause_queue, NULL), "a pause");
-    bt_cuda_step_begin(steps, queue, 1);
+    if (!bt_cuda_step_begin(steps, queue, 1))
+        FAIL("%s: no step has begun", p->name);
     for (int i = 0; i < 3; i++)
         attend(p, decode, o, rows, queue);
     write_new(fresh, o, p, queue);
@@ -308,8 +309,8 @@ static void attend_early(const problem *p, bt_cuda_decode *decode,
 }
 
 /* Launch `times` times on one step; outputs start as a NaN that no kernel
- * produces. `fresh`: the new tokens are written before the last time, see
- * attend_early; NULL: they are there. */
+ * produces. `fresh`: as attend_early does, to write these tokens; NULL: they
+ * are there. */
 static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
                      const uint16_t *q_host, size_t rows, int times,
                      const new_tokens *fresh)
@@ -321,10 +322,11 @@ static result launch(const problem *p, bt_cuda_decode *decode, const pool *o,
     rows_of_step on_device = { to_device(q_host, rows * p->q_token * 2),
                                to_device(r.out, out_size * 2),
                                to_device(r.lse, lse_size * 4) };
-    for (int i = 0; i < times && !fresh; i++)
-        attend(p, decode, o, &on_device, NULL);
     if (fresh)
         attend_early(p, decode, o, &on_device, fresh);
+    else
+        for (int i = 0; i < times; i++)
+            attend(p, decode, o, &on_device, NULL);
     need_cuda(cudaDeviceSynchronize(), p->name);
     need_cuda(
         cudaMemcpy(r.out, on_device.out, out_size * 2, cudaMemcpyDeviceToHost),

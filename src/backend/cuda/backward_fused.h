@@ -25,8 +25,8 @@
  * anything to wait for. Other kernels round the sums to bfloat16
  * (backward_finish_dq.h).
  *
- * What a group stores for others, dS and dQ, it hands over when its next
- * products are issued: the fence takes as long as one of them.
+ * The fences after storing dS and dQ come after the next products are issued: a
+ * fence takes about as long as a product.
  *
  * Query heads that share a key head follow each other in an item of work. Where
  * a document is long and its tiles have unequally many steps, they are split:
@@ -306,7 +306,7 @@ BT_DEVICE void issue_y(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
     issue_pairs<D, false>(b->y, NULL, s->values[b->group], s->streamed[at][1]);
 }
 
-/* reads_ahead: what it takes to exponentiate x, while x is being computed. */
+/* reads_ahead: lse, while x is being computed. */
 template <int D, int STAGES>
 BT_DEVICE void read_lse(fused_state<D> *b, fused_shared<D, STAGES> *s, int at)
 {

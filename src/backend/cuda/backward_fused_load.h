@@ -273,8 +273,8 @@ BT_DEVICE int counter_read(const int *counter)
     return value;
 }
 
-/* The same without waiting for the answer. What others did before they set the
- * counter is seen after counter_fence. */
+/* The same without waiting for the answer. Writes that precede the counter's
+ * are visible after counter_fence. */
 BT_DEVICE int counter_ask(const int *counter)
 {
     int value;
@@ -290,7 +290,8 @@ BT_DEVICE void counter_fence(void)
     asm volatile("fence.acq_rel.gpu;" ::: "memory");
 }
 
-/* After counter_fence: what was done before it is there for all who read it. */
+/* After counter_fence, writes before it are visible to all who read the value.
+ */
 BT_DEVICE void counter_set(int *counter, int value)
 {
     asm volatile("st.relaxed.gpu.global.s32 [%0], %1;" ::"l"(counter),

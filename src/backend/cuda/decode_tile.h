@@ -497,8 +497,7 @@ BT_DEVICE void load_values(uint32_t *b, const uint16_t *v, int half, int column)
                              key * (PANEL * 2) + (column % 8 ^ key % 8) * 16);
 }
 
-/* Weights of 16 keys as a product takes them. Where there are eight rows, they
- * are read in place of the other eight as well. */
+/* Weights of 16 keys as a product takes them; eight rows are read twice. */
 template <int D>
 BT_DEVICE void load_weights(uint32_t *a, const decode_shared<D> *s, int key)
 {
