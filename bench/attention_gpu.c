@@ -6,16 +6,15 @@
  * 16,384 tokens and 2,048 columns (16 heads of 128, 32 of 64), or 64 short
  * sequences and 1,024 columns; forward and backward. Useful work only: 4 *
  * head_dim * visible pairs * heads operations forward and 10 backward (five
- * products, though some kernels make seven, and eight for heads over 128), so
- * what a mask hides and a kernel computes all the same counts as lost time.
- * "one" and "two" are the backward pass of all documents by one kernel or by
- * two, of which "backward" chooses, see BT_DENSE_QUERIES; "plan" is the host
- * time of updating the plan. The last cases have a softcap or a bias; with a
- * table or a tensor the backward pass also makes its gradient. A tensor is
- * shared by all sequences, and if they are long by all heads. Each figure is
- * the median of single passes between two events, after warm-up; the inputs
- * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
- * same cases. */
+ * products, though some kernels make seven or eight), so what a mask hides and
+ * a kernel computes all the same counts as lost time. "one" and "two" are the
+ * backward pass of all documents by one kernel or by two, of which "backward"
+ * chooses, see bt_cuda_dense_queries(); "plan" is the host time of updating the
+ * plan. The last cases have a softcap or a bias; with a table or a tensor the
+ * backward pass also makes its gradient. A tensor is shared by all sequences,
+ * and if they are long by all heads. Each figure is the median of single passes
+ * between two events, after warm-up; the inputs (200 MB) do not fit the L2.
+ * attention_gpu.py times other libraries on the same cases. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"
@@ -369,7 +368,7 @@ static void bench(const struct bench_case *c, bool json, uint16_t *const *x,
     measure_plan(&s, mask, json);
     measure(&s, "forward", forward, 2.0, json);
     measure(&s, "backward", backward, 5.0, json);
-    bool both = c->head_dim <= 128 && c->bias == NONE;
+    bool both = c->bias == NONE;
     for (int i = 0; i < 2 && both; i++) {
         bt_cuda_plan_set_dense(s.plan, i ? 0 : SIZE_MAX);
         need(bt_cuda_plan_update(s.plan, mask, 0, tokens_of(c), 0, NULL, &err),

@@ -107,7 +107,7 @@ static void run(const plan_case *c, int best)
         must(bt_worklist_end(&l.work, order_of(128, false), &err), &err);
         double t2 = bench_now();
         bt_bands_mark_dense(&l.bands, &l.bands,
-                            c->head_dim == 128 ? 3072 : 1024, false);
+                            c->head_dim == 128 ? 3072 : 1024, SIZE_MAX);
         must(bt_loop_list_over_keys(&l.keys, &l.bands, tile, tile,
                                     order_of(64, false), &err),
              &err);

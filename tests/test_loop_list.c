@@ -224,6 +224,26 @@ static void check_runs(const bauta_mask *mask, size_t first,
                         &list->runs[list->tiles[t].run + r], of);
 }
 
+/* A plan may have tiles of two sizes, whose kernels share what belongs to
+ * steps. */
+static void check_same_steps(const bt_loop_list *list, const bt_bands *bands,
+                             size_t key_tile)
+{
+    bt_loop_list other = { 0 };
+    assert_int_equal(bt_loop_list_over_queries(&other, bands, key_tile,
+                                               (bt_tile_order){ 0 }, NULL),
+                     0);
+    assert_int_equal(list->step_count, other.step_count);
+    assert_int_equal(list->dense_step_count, other.dense_step_count);
+    for (size_t i = 0; i < other.step_count; i++) {
+        assert_int_equal(list->step_list[i].row, other.step_list[i].row);
+        assert_int_equal(list->step_list[i].rows, other.step_list[i].rows);
+    }
+    for (size_t i = 0; i < other.dense_step_count; i++)
+        assert_int_equal(list->dense_steps[i], other.dense_steps[i]);
+    bt_loop_list_release(&other);
+}
+
 /* Lists are made in memory that others have used. `queries`: from how many on
  * an origin is dense. */
 static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
@@ -234,7 +254,8 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
     assert_int_equal(
         bt_bands_read(&whole, mask, 0, bauta_mask_queries(mask), NULL), 0);
-    bt_bands_mark_dense(&bands, &whole, queries, queries % 2 == 0);
+    bt_bands_mark_dense(&bands, &whole, queries,
+                        queries % 2 ? SIZE_MAX : bt_size_mul(queries, 2));
     check_split_origins(mask, &bands, &whole, queries);
     // Tiles of the plan, and pieces of them.
     for (size_t tile = 64; tile <= 192; tile += 64) {
@@ -255,6 +276,7 @@ static void check_lists(const bauta_mask *mask, size_t first, size_t rows,
     check_gaps(&list, rows);
     check_list(mask, &bands, first, rows, &list, KEYS);
     check_runs(mask, first, &list, KEYS);
+    check_same_steps(&list, &bands, key_tile == 64 ? 128 : 64);
     bt_bands_release(&bands);
     bt_bands_release(&whole);
     bt_loop_list_release(&list);
@@ -353,7 +375,7 @@ static void dense_tiles_add_in_passes(void **state)
     assert_int_equal(
         bauta_mask_pack(&mask, 3, (const bauta_mask *const *)part, NULL), 0);
     assert_int_equal(bt_bands_read(&bands, mask, 0, 1980, NULL), 0);
-    bt_bands_mark_dense(&bands, &bands, 64, false);
+    bt_bands_mark_dense(&bands, &bands, 64, SIZE_MAX);
     for (size_t rows = 64; rows <= 192; rows += 64) {
         int32_t passes = (int32_t)((BT_PASS_KEYS + rows - 1) / rows);
         assert_int_equal(bt_loop_list_over_queries(
@@ -424,7 +446,7 @@ static void dense_documents_are_the_same_in_every_plan(void **state)
     for (size_t first = 0; first < 530; first += 97) {
         size_t rows = 530 - first < 150 ? 530 - first : 150;
         assert_int_equal(bt_bands_read(&bands, mask, first, rows, NULL), 0);
-        bt_bands_mark_dense(&bands, &whole, 150, true);
+        bt_bands_mark_dense(&bands, &whole, 150, 300);
         for (size_t i = 0; i < bands.origin_count; i++)
             assert_int_equal(bands.origins[i].dense && bands.origins[i].split,
                              bands.origins[i].key == 100);

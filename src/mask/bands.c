@@ -216,7 +216,7 @@ static uint64_t pairs_of(const bt_bands *bands, const bt_origin_group *origin)
 }
 
 void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries,
-                         bool split)
+                         size_t split_rows)
 {
     size_t end = 0, w = 0; // of the keys of origins before w
     for (size_t i = 0; i < bands->origin_count; i++) {
@@ -230,8 +230,8 @@ void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries,
         size_t rows = same->row_end - same->row;
         uint64_t pairs = pairs_of(whole, same);
         origin->dense = alone && pairs >= bt_size_mul(queries, keys);
-        origin->split = split && origin->dense &&
-                        rows >= bt_size_mul(queries, 2) && pairs < rows * keys;
+        origin->split =
+            origin->dense && rows >= split_rows && pairs < rows * keys;
     }
 }
 

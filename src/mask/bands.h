@@ -45,10 +45,10 @@ void bt_bands_release(bt_bands *bands);
 /* Mark the origins whose keys are seen by `queries` queries or more on average
  * and not from another origin. That is decided by all rows of the mask,
  * `whole`, of which `bands` may be some: it is a matter of the document alone.
- * `split`: of these, also mark those to be split, which have at least twice as
- * many queries, not all of which see all keys. */
+ * Of these, also mark those to be split, which have `split_rows` queries or
+ * more (SIZE_MAX: none are), not all of which see all keys. */
 void bt_bands_mark_dense(bt_bands *bands, const bt_bands *whole, size_t queries,
-                         bool split);
+                         size_t split_rows);
 
 /* ---- Tiles of rows ------------------------------------------------------- */
 

@@ -234,7 +234,8 @@ static pair pair_of(const backward *b, const gradients *g, size_t i,
     x.ds_error = fabs(x.ds) * (score_error + 0x1.01p-8 + 0x1p-22) + small;
     if (slope != 1.0)
         x.ds_error += fabs(x.dbias) * 0x1p-19;
-    x.ds_key_error = x.ds_error + (d <= 64 ? fabs(x.ds) * 0x1.01p-8 : 0.0);
+    bool packed = d <= 64 || (d > 128 && dense != SIZE_MAX);
+    x.ds_key_error = x.ds_error + (packed ? fabs(x.ds) * 0x1.01p-8 : 0.0);
     if (dense != SIZE_MAX)
         x.ds_error = x.ds_key_error;
     return x;
@@ -820,7 +821,7 @@ int main(int argc, char **argv)
         for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
         dense = 0;
-        for (size_t x = 0; race_head <= 128 && x < BT_LEN(kinds); x++)
+        for (size_t x = 0; x < BT_LEN(kinds); x++)
             check_kind(&kinds[x], race_head, true);
         return check_end();
     }
@@ -835,16 +836,20 @@ int main(int argc, char **argv)
     // All documents by one kernel, split where that may be; then those that are
     // seen by 100 queries on average, and others by two.
     dense = 0;
-    for (size_t d = 64; d <= 128; d += 32) {
-        check_head(d, quick);
+    for (size_t d = 64; d <= 256; d += d < 128 ? 32 : 64) {
+        check_head(d, quick || d > 128);
+        if (!quick && d > 128)
+            check_long("causal", make_causal(4129, 4129), 16, 4, d, 211);
         check_split(16, 4, d);
         check_split(15, 3, d);
         check_split(14, 2, d);
         check_split(6, 1, d);
     }
     check_head(40, true);
+    check_head(152, true);
+    check_head(216, true);
     dense = 100;
-    for (size_t d = 64; d <= 128; d += 64) {
+    for (size_t d = 64; d <= 256; d += 64) {
         check_head(d, true);
         for (size_t x = 0; x < 4 && !quick; x++)
             check_packed(d);

@@ -57,7 +57,7 @@ lines)
     # What a step of decoding queues must be known to its record, see
     # src/backend/cuda/launch.h. These have kernels of training.
     if files 'src/backend/cuda/*' | grep -vE \
-        '/(launch\.h|attention_(backward|bias|delta|f32)\.cu|backward_kernel\.h|ops_(cross_entropy|dropout|embedding|norm|optimizer|sum)\.cu)$' |
+        '/(launch\.h|attention_(bias|delta|f32)\.cu|backward_fused_launch\.h|ops_(cross_entropy|dropout|embedding|norm|optimizer|sum)\.cu)$' |
         xargs grep -nE '<<<|cudaLaunchKernelEx\('; then
         echo "kernels start by launch_kernel()"
         failed=1

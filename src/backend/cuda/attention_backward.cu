@@ -51,69 +51,11 @@
  * result is not finite, and a second kernel (FIXUP) recomputes those. It
  * replaces what is not finite in a step by 0, and makes the weights of that row
  * NaN for those who see it. */
-#include "backend/cuda/backward_finish_dq.h"
+#include "backend/cuda/backward_fused_launch.h"
 #include "backend/cuda/backward_kernel.h"
 #include "backend/cuda/bias_kernels.h"
 
 /* ---- launching --------------------------------------------------------- */
-
-/* A launch whose prologue may overlap the previous kernel. */
-template <typename PARAMS>
-static cudaError_t launch_early(void (*kernel)(PARAMS), const PARAMS *params,
-                                unsigned blocks, unsigned threads, int bytes,
-                                cudaStream_t stream)
-{
-    cudaError_t status = cudaFuncSetAttribute(
-        kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes);
-    if (status)
-        return status;
-    cudaLaunchAttribute attribute = {};
-    attribute.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    attribute.val.programmaticStreamSerializationAllowed = 1;
-    cudaLaunchConfig_t config = {};
-    config.gridDim = dim3(blocks);
-    config.blockDim = dim3(threads);
-    config.dynamicSmemBytes = (size_t)bytes;
-    config.stream = stream;
-    config.attrs = &attribute;
-    config.numAttrs = 1;
-    return cudaLaunchKernelEx(&config, kernel, *params);
-}
-
-template <int D, int STAGES, int FIXUP>
-static cudaError_t launch_fused(const backward_params *p, int blocks,
-                                const finish_params *f, int finish_blocks,
-                                cudaStream_t stream)
-{
-    const int bytes = sizeof(fused_shared<D, STAGES>);
-    const unsigned threads = GROUP * (fused_layout<D>::groups + 1);
-    static_assert(bytes <= 227 * 1024, "shared memory of a block");
-    cudaError_t status = cudaSuccess;
-    if (blocks)
-        status = launch_early(attention_backward_fused<D, STAGES, FIXUP>, p,
-                              (unsigned)blocks, threads, bytes, stream);
-    if (!status && blocks && finishes_early<D> && !FIXUP)
-        status = launch_early(attention_finish_dq_early<D>, f,
-                              (unsigned)blocks * EARLY_BLOCKS, 32, 0, stream);
-    if (!status && finish_blocks)
-        status = launch_early(attention_finish_dq<D, FIXUP>, f,
-                              (unsigned)finish_blocks, 256, 0, stream);
-    return status;
-}
-
-/* One kernel for the gradients of dense documents, after delta. */
-template <int D, int STAGES>
-static cudaError_t launch_one(const backward_params *p, int blocks,
-                              const finish_params *f, int finish_blocks,
-                              cudaStream_t stream)
-{
-    cudaError_t status =
-        launch_fused<D, STAGES, 0>(p, blocks, f, finish_blocks, stream);
-    if (!status)
-        status =
-            launch_fused<D, STAGES, 1>(p, blocks, f, finish_blocks, stream);
-    return status;
-}
 
 /* A kernel for dQ and one for dK and dV, and one for what is not finite in
  * either; a side without rows has none. */
@@ -175,6 +117,20 @@ static cudaError_t launch_all(size_t width, bt_bias_kind bias,
                                        dkv_blocks, stream)
                 : launch_width<0>(width, delta, steps, dq, dq_blocks, dkv,
                                   dkv_blocks, stream);
+}
+
+static cudaError_t launch_dense(size_t width, const backward_params *p,
+                                int blocks, int multiprocessors,
+                                const finish_params *f, int finish_blocks,
+                                cudaStream_t stream)
+{
+    // An item keeps two blocks busy, see backward_fused_large.h.
+    if (width > 128)
+        return bt_launch_backward_fused_large(
+            (int)width, p, 2 * min(p->items, multiprocessors / 2), f,
+            finish_blocks, stream);
+    return width == 128 ? launch_one<128>(p, blocks, f, finish_blocks, stream)
+                        : launch_one<64>(p, blocks, f, finish_blocks, stream);
 }
 
 /* ---- softcap and bias --------------------------------------------------- */
@@ -461,11 +417,9 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             return status;
     }
     if (!result && plan->dense_step_count)
-        result = (width == 128 ? launch_one<128, 3>
-                               : launch_one<64, 3>)(&p_dense,
-                                                    blocks_of(&p_dense, plan),
-                                                    &finish, finish_blocks,
-                                                    (cudaStream_t)stream);
+        result = launch_dense(width, &p_dense, blocks_of(&p_dense, plan),
+                              plan->multiprocessors, &finish, finish_blocks,
+                              (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* attention_backward_large_head.cu - the backward pass with heads of 192 and
- * 256.
+ * 256, but for dense documents (attention_backward_fused_large.cu).
  *
  * The program of attention_backward.cu, but a thread has registers for one sum
  * of such a head. So dK and dV have a kernel each, with the same items, one

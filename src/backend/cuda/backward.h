@@ -43,8 +43,8 @@ typedef struct backward_params {
     unsigned char *nonfinite_fixup;
     /* In five products: see backward_fused.h. */
     const int32_t *ranks;
-    int *added;    /* (heads, steps, D / PANEL) tiles that have added to the
-                      panels of a step's dQ */
+    int *added;    /* (heads, steps, dq_counters) tiles that have added to
+                      a step's dQ */
     float *dq_sum; /* (heads, steps, STEP * D) */
     int *bad; /* (heads of the stationary side) some result is not finite */
     uint16_t *to[2];
@@ -102,6 +102,13 @@ extern "C" cudaError_t bt_launch_backward_large_head(
     const delta_params *delta, int width, size_t steps,
     const backward_params *dq, int dq_blocks, const backward_params *dkv,
     int dkv_blocks, bt_bias_kind bias, cudaStream_t stream);
+
+/* Those of dense documents, with such heads, in five products, after delta
+ * (attention_backward_fused_large.cu). */
+extern "C" cudaError_t
+bt_launch_backward_fused_large(int width, const backward_params *p, int blocks,
+                               const finish_params *f, int finish_blocks,
+                               cudaStream_t stream);
 
 /* An item as the loader hands it to the other warps. */
 typedef struct backward_work {

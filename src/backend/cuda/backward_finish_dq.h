@@ -11,7 +11,7 @@
 #ifndef BT_CUDA_BACKWARD_FINISH_DQ_H
 #define BT_CUDA_BACKWARD_FINISH_DQ_H
 
-#include "backend/cuda/backward_fused.h"
+#include "backend/cuda/backward_fused_load.h"
 
 /* In place of the number of tiles that have added to a panel: it is rounded. */
 enum { PANEL_FINISHED = -1 };
@@ -163,22 +163,22 @@ BT_DEVICE void finish_step(const finish_params *p, int head, int task,
                            uint32_t (*words)[D / 2 + 4])
 {
     const int fours = D / 2 / 8, chunks = D / 8;
-    const int panels = fused_layout<D>::panels;
+    const int count = dq_counters<D>;
     bool sum = task < p->dense_count;
     int at = sum ? p->dense[task] : 0;
     bt_loop_step step = sum ? p->step_list[at] : p->gaps[task - p->dense_count];
     int thread = threadIdx.x % GROUP, half = threadIdx.x / GROUP;
     int row = thread / 32 * 16 + thread % 32 / 4;
     size_t index = (size_t)head * p->steps + at;
-    int *counters = p->added + index * panels;
-    int first = sum ? counters[0] : 0, second = sum ? counters[panels - 1] : 0;
+    int *counters = p->added + index * count;
+    int first = sum ? counters[0] : 0, second = sum ? counters[count - 1] : 0;
     int added = half ? second : first;
     bool is_sum = added && added != PANEL_FINISHED;
     bool good = true;
     if (first == PANEL_FINISHED && second == PANEL_FINISHED) {
         __syncthreads(); // all have read the counters
         if (thread == 0)
-            counters[half % panels] = 0;
+            counters[half % count] = 0;
         return;
     }
     const float4 *from =
@@ -202,7 +202,7 @@ BT_DEVICE void finish_step(const finish_params *p, int head, int task,
         p->bad[head / p->group] = 1;
     __syncthreads();
     if (sum && thread == 0)
-        counters[half % panels] = 0;
+        counters[half % count] = 0;
     for (int i = threadIdx.x; i < step.rows * chunks; i += 256) {
         int r = i / chunks, chunk = i % chunks;
         bool done = (chunk < chunks / 2 ? first : second) == PANEL_FINISHED;

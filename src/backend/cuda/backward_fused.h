@@ -46,6 +46,8 @@
 
 /* The registers of a thread that computes. */
 template <int D> struct fused_state {
+    static constexpr int merged_warps = fused_layout<D>::warps;
+    static constexpr int merged_sums = D; /* of a thread */
     int group, row, t;
     float scale;
     pipeline_state items, streamed;
@@ -461,13 +463,13 @@ enum { MET_STORED = 4 };
  * There is room for half of the heads: node i of a level has that of the first
  * pair of heads below it, which nobody else needs once one of the pair has gone
  * on. */
-template <int D>
-BT_DEVICE bool merge_heads(fused_state<D> *b, const backward_params *p,
-                           const fused_work *w)
+template <class STATE>
+BT_DEVICE bool merge_heads(STATE *b, const backward_params *p,
+                           const fused_work *w, int warp)
 {
-    const int warps = fused_layout<D>::warps;
-    const int each = 2 * D / 8 * 32; // float4 of a warp's sums
-    int thread = thread_again(), warp = thread / 32 - 4, lane = thread % 32;
+    const int warps = STATE::merged_warps;        // of a tile
+    const int each = STATE::merged_sums / 4 * 32; // float4 of a warp's sums
+    int lane = thread_again() % 32;
     // Reductions: what is uniform is known to be.
     int inner = p->inner, head = __reduce_max_sync(~0u, w->head);
     int i = __reduce_max_sync(~0u, w->query_head) - head * inner;
@@ -512,7 +514,7 @@ BT_DEVICE void store_item(fused_state<D> *b, const backward_params *p,
     const fused_work *w = &s->item[b->items.index];
     bool all = !fused_layout<D>::may_split ||
                __reduce_max_sync(~0u, w->inner) == p->inner;
-    if (all || merge_heads(b, p, w)) {
+    if (all || merge_heads(b, p, w, thread_again() / 32 - 4)) {
         bool good = store_direct<D>(p, 1, w, b->row, b->dv, 1.0f);
         good &= store_direct<D>(p, 0, w, b->row, b->dk, p->scale);
         if (!FIXUP && !good)

@@ -15,6 +15,10 @@ enum { DS = 1 << 17 };
 
 enum { DQ_PANEL = STEP * PANEL }; /* elements of a panel of dQ */
 
+/* Counters of the tiles that have added to a step's dQ: each counts for half of
+ * it, or for all of a head of 64. */
+template <int D> constexpr int dq_counters = D == 64 ? 1 : 2;
+
 /* takes_turns: dQ is one panel, and the group whose turn it is makes it; there
  * is a buffer of dS for each of them. reuses_packed: three groups have no
  * registers for weights in float32 beside those in bf16, from which dS is then

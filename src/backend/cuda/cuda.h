@@ -58,18 +58,20 @@ bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
                                    bauta_error *err);
 
 /* The backward pass has a kernel for dQ and one for dK and dV, in seven
- * products. Heads of up to 128 columns also have one for all gradients, in
- * five, which is faster for dense documents and sums dQ, dK and dV in another
- * order. So whether a document is dense is a constant of the library: its keys
- * are seen by BT_DENSE_QUERIES queries or more on average, or by
- * BT_DENSE_QUERIES_64 with heads of up to 64 columns, and by none of another
+ * products, or one for each of the three with heads over 128 columns, in eight.
+ * It also has one for all gradients, in five, which is faster for dense
+ * documents and sums dQ, dK and dV in another order. So whether a document is
+ * dense is a constant of the library: its keys are seen by
+ * bt_cuda_dense_queries() queries or more on average, and by none of another
  * origin. It depends on the document's mask alone, not on the plan. Query heads
- * of 65 to 128 columns that share a key head are worked on at once in dense
- * documents of twice as many queries, unless all of them see all keys. Their
- * sums of dK and dV are added pairwise: those of heads 0 and 1, of 2 and 3,
- * then of these. In other documents they follow each other in one sum. */
-enum { BT_DENSE_QUERIES = 3072, BT_DENSE_QUERIES_64 = 1024 };
+ * of 65 columns or more that share a key head are worked on at once in dense
+ * documents of bt_cuda_split_rows() queries, unless all of them see all keys.
+ * Their sums of dK and dV are added pairwise: those of heads 0 and 1, of 2 and
+ * 3, then of these. In other documents they follow each other in one sum. */
 size_t bt_cuda_dense_queries(size_t head_dim);
+
+/* For this limit of dense documents. */
+size_t bt_cuda_split_rows(size_t head_dim, size_t dense_queries);
 
 /* Another limit from the next update on, for checks and benches; SIZE_MAX: no
  * document is dense. */

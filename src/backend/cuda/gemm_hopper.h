@@ -9,28 +9,6 @@
 
 /* ---- clusters ----------------------------------------------------------- */
 
-/* All threads of all blocks arrive and wait. Barriers that were initialized
- * before, and nothing else, are seen by other blocks after it. */
-BT_DEVICE void cluster_arrive(void)
-{
-    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
-}
-
-BT_DEVICE void cluster_wait(void)
-{
-    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
-}
-
-/* Where block `rank` has what this block has at this address. */
-BT_DEVICE uint32_t cluster_address(const void *pointer, uint32_t rank)
-{
-    uint32_t address;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
-                 : "=r"(address)
-                 : "r"(shared_address(pointer)), "r"(rank));
-    return address;
-}
-
 /* Send two floats to another block, whose barrier counts their 8 bytes. */
 BT_DEVICE void cluster_store(uint32_t address, float x, float y,
                              uint32_t barrier)

@@ -216,6 +216,110 @@ BT_DEVICE void fence_proxy_async(void)
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
 }
 
+/* ---- clusters ----------------------------------------------------------- */
+
+/* All threads of all blocks arrive and wait. Barriers that were initialized
+ * before, and nothing else, are seen by other blocks after it. */
+BT_DEVICE void cluster_arrive(void)
+{
+    asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory");
+}
+
+BT_DEVICE void cluster_wait(void)
+{
+    asm volatile("barrier.cluster.wait.acquire;" ::: "memory");
+}
+
+/* Where block `rank` has what this block has at this address. */
+BT_DEVICE uint32_t cluster_address(const void *pointer, uint32_t rank)
+{
+    uint32_t address;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;"
+                 : "=r"(address)
+                 : "r"(shared_address(pointer)), "r"(rank));
+    return address;
+}
+
+/* All threads of all blocks have done what they did before. */
+BT_DEVICE void cluster_sync(void)
+{
+    asm volatile("barrier.cluster.arrive.release;\n"
+                 "barrier.cluster.wait.acquire;" ::
+                     : "memory");
+}
+
+BT_DEVICE uint32_t cluster_rank(void)
+{
+    uint32_t rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+
+/* Arrive at a barrier of another block. For those who have read what may now be
+ * overwritten; */
+BT_DEVICE void cluster_barrier_arrive(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.shared::cluster.b64 _, [%0];" ::"r"(barrier)
+                 : "memory");
+}
+
+/* this one is for those who have written to the other block, and waits until
+ * that is there. */
+BT_DEVICE void cluster_barrier_release(uint32_t barrier)
+{
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, "
+                 "[%0];" ::"r"(barrier)
+                 : "memory");
+}
+
+/* The other side of it. */
+BT_DEVICE void cluster_barrier_wait(uint64_t *barrier, uint32_t phase)
+{
+    uint32_t done;
+    do {
+        asm volatile("{\n"
+                     ".reg .pred p;\n"
+                     "mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 "
+                     "p, [%1], %2;\n"
+                     "selp.u32 %0, 1, 0, p;\n"
+                     "}\n"
+                     : "=r"(done)
+                     : "r"(shared_address(barrier)), "r"(phase)
+                     : "memory");
+    } while (!done);
+}
+
+BT_DEVICE void cluster_store_word(uint32_t address, int word)
+{
+    asm volatile("st.shared::cluster.s32 [%0], %1;" ::"r"(address), "r"(word)
+                 : "memory");
+}
+
+/* Send 16 bytes to another block, whose barrier counts them. */
+BT_DEVICE void cluster_store_words(uint32_t address, uint4 words,
+                                   uint32_t barrier)
+{
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 "
+                 "[%0], {%1, %2, %3, %4}, [%5];" ::"r"(address),
+                 "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w),
+                 "r"(barrier)
+                 : "memory");
+}
+
+/* tma_load_box to the same place of all blocks in `mask`, and their barriers.
+ */
+BT_DEVICE void tma_load_box_to_all(void *to, const CUtensorMap *map, int column,
+                                   int head, int token, uint64_t *barrier,
+                                   uint16_t mask)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.tile"
+                 ".mbarrier::complete_tx::bytes.multicast::cluster [%0], "
+                 "[%1, {%2, %3, %4}], [%5], %6;" ::"r"(shared_address(to)),
+                 "l"(map), "r"(column), "r"(head), "r"(token),
+                 "r"(shared_address(barrier)), "h"(mask)
+                 : "memory");
+}
+
 /* ---- programmatic dependent launch --------------------------------------- */
 
 /* Allow the next grid to start while this one still runs; */

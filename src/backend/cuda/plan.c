@@ -45,6 +45,7 @@ typedef struct plan_host {
     bt_bands whole; /* all rows of the mask, if the plan has some */
     bt_worklist work;
     bt_loop_list keys, queries;
+    bt_loop_list dense; /* over queries, see has_dense_list() */
     plan_block forward_block, backward_block;
     bt_cuda_pair pair; /* of the forward pass */
 } plan_host;
@@ -130,6 +131,7 @@ void bt_cuda_plan_free(bt_cuda_plan *plan)
     bt_worklist_release(&host->work);
     bt_loop_list_release(&host->keys);
     bt_loop_list_release(&host->queries);
+    bt_loop_list_release(&host->dense);
     bt_free(host);
     bt_free(plan);
 }
@@ -146,14 +148,18 @@ size_t bt_cuda_plan_extent(const bt_cuda_plan *plan)
 
 size_t bt_cuda_dense_queries(size_t head_dim)
 {
-    return bt_cuda_width(head_dim) == 64 ? BT_DENSE_QUERIES_64
-                                         : BT_DENSE_QUERIES;
+    static const size_t queries[] = { 1024, 3072, 2048, 512 };
+    return queries[bt_cuda_width(head_dim) / 64 - 1];
+}
+
+size_t bt_cuda_split_rows(size_t head_dim, size_t dense_queries)
+{
+    return bt_size_mul(dense_queries, bt_cuda_width(head_dim) == 256 ? 8 : 2);
 }
 
 void bt_cuda_plan_set_dense(bt_cuda_plan *plan, size_t queries)
 {
-    bool large = bt_cuda_width(plan->head_dim) > 128;
-    plan->host->dense_queries = large ? SIZE_MAX : queries;
+    plan->host->dense_queries = queries;
 }
 
 /* ---- the lists --------------------------------------------------------- */
@@ -172,7 +178,10 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
     size_t queries = bauta_mask_queries(mask);
     bool all = host->bands.rows == queries;
     bool split =
-        plan->heads > plan->kv_heads && bt_cuda_width(plan->head_dim) == 128;
+        plan->heads > plan->kv_heads && bt_cuda_width(plan->head_dim) > 64;
+    size_t split_rows =
+        split ? bt_cuda_split_rows(plan->head_dim, host->dense_queries)
+              : SIZE_MAX;
     bauta_status status = BAUTA_OK;
     if (host->dense_queries == SIZE_MAX)
         return BAUTA_OK;
@@ -180,7 +189,7 @@ static bauta_status mark_dense(const bt_cuda_plan *plan, const bauta_mask *mask,
         status = bt_bands_read(&host->whole, mask, 0, queries, err);
     if (!status)
         bt_bands_mark_dense(&host->bands, all ? &host->bands : &host->whole,
-                            host->dense_queries, split);
+                            host->dense_queries, split_rows);
     return status;
 }
 
@@ -197,6 +206,30 @@ static bt_tile_order order_of(const bt_cuda_plan *plan, size_t rows,
     return (bt_tile_order){ .short_length = L2_BYTES / bytes,
                             .tail = (items - 1) / plan->kv_heads + 1,
                             .descending = descending };
+}
+
+/* The tiles of dense documents are in the list over queries, but with heads of
+ * 256 in one of their own, for these have 128 rows and others 64. */
+static bool has_dense_list(const bt_cuda_plan *plan)
+{
+    return bt_cuda_width(plan->head_dim) == 256;
+}
+
+static const bt_loop_list *dense_list(const bt_cuda_plan *plan)
+{
+    return has_dense_list(plan) ? &plan->host->dense : &plan->host->queries;
+}
+
+static size_t dense_rows(const bt_cuda_plan *plan)
+{
+    size_t rows = bt_cuda_backward_rows(plan->head_dim);
+    return has_dense_list(plan) ? 2 * rows : rows;
+}
+
+/* Split tiles, if there are dense ones. */
+static size_t split_count(const bt_cuda_plan *plan)
+{
+    return plan->dense_step_count ? dense_list(plan)->split_count : 0;
 }
 
 static bauta_status make_forward_lists(const bt_cuda_plan *plan,
@@ -227,10 +260,14 @@ static bauta_status make_backward_lists(const bt_cuda_plan *plan,
         order = (bt_tile_order){ 0 };
     bauta_status status = bt_loop_list_over_keys(&host->keys, &host->bands,
                                                  host->most, tile, order, err);
-    return status ? status
-                  : bt_loop_list_over_queries(
-                        &host->queries, &host->bands, tile,
-                        order_of(plan, BT_STEP, plan->heads, true), err);
+    order = order_of(plan, BT_STEP, plan->heads, true);
+    if (!status)
+        status = bt_loop_list_over_queries(&host->queries, &host->bands, tile,
+                                           order, err);
+    if (!status && host->queries.dense_count && has_dense_list(plan))
+        status = bt_loop_list_over_queries(&host->dense, &host->bands,
+                                           dense_rows(plan), order, err);
+    return status;
 }
 
 /* In five products a step's dQ is added up in memory, too: with Q and dO twice
@@ -242,13 +279,15 @@ static bauta_status make_backward_lists(const bt_cuda_plan *plan,
  * `heads`: of the items, each with `group` query heads. */
 static int dense_l2_heads(const bt_cuda_plan *plan, size_t group, size_t heads)
 {
-    const bt_loop_list *queries = &plan->host->queries;
+    const bt_loop_list *list = dense_list(plan);
     size_t blocks = (size_t)plan->multiprocessors;
+    if (bt_cuda_width(plan->head_dim) > 128)
+        blocks /= 2; // a tile takes two
     size_t rows = bt_size_mul(plan->dense_step_count, BT_STEP);
     size_t fits = (size_t)bt_cuda_l2_heads(bt_size_mul(rows, 2 * group),
                                            plan->head_dim, 1, heads);
-    double steps = (double)queries->dense_visits * (double)plan->heads *
-                   (double)queries->chain_count;
+    double steps = (double)list->dense_visits * (double)plan->heads *
+                   (double)list->chain_count;
     double distance = bt_cuda_width(plan->head_dim) == 64 ? 2.0 : 1.5;
     double near = distance * 80.0 * (double)(blocks * blocks) / (steps + 1.0);
     size_t need = near < (double)heads ? (size_t)ceil(near) : heads;
@@ -271,9 +310,9 @@ static bt_cuda_item_range items_of(const bt_cuda_plan *plan, int item, int tile,
 
 static void describe_dense(bt_cuda_plan *plan)
 {
-    const bt_loop_list *queries = &plan->host->queries;
-    int end = (int)queries->dense_count;
-    int split = end - (int)queries->split_count;
+    const bt_loop_list *list = dense_list(plan);
+    int end = (int)(plan->dense_step_count ? list->dense_count : 0);
+    int split = end - (int)split_count(plan);
     plan->dense.tile_count = end;
     plan->ranges[0] = items_of(plan, 0, 0, split, plan->heads / plan->kv_heads);
     plan->ranges[1] =
@@ -385,6 +424,7 @@ static void add_backward_zeros(layout *l, bt_cuda_plan *plan)
     bt_cuda_loop_list *side[] = { &plan->over_keys, &plan->over_queries };
     const size_t heads[] = { plan->heads, plan->kv_heads };
     size_t steps = bt_size_mul(plan->step_count, plan->heads);
+    size_t width = bt_cuda_width(plan->head_dim);
     for (size_t i = 0; i < 2; i++) {
         add(l, &side[i]->tile_counter, NULL, 1, sizeof(uint32_t));
         add(l, &side[i]->nonfinite_fixup, NULL,
@@ -392,10 +432,10 @@ static void add_backward_zeros(layout *l, bt_cuda_plan *plan)
     }
     add(l, &plan->dense.tile_counter, NULL, 1, sizeof(uint32_t));
     add(l, &plan->added, NULL, plan->dense_step_count ? steps : 0,
-        bt_cuda_width(plan->head_dim) / 64 * sizeof(int));
-    add(l, &plan->met, NULL,
-        bt_size_mul(plan->host->queries.split_count, plan->heads),
-        bt_cuda_backward_rows(plan->head_dim) / 16 * sizeof(int));
+        (width > 64 ? 2 : 1) * sizeof(int));
+    // Of a warp's 16 rows; with large heads, other warps have those of dV.
+    add(l, &plan->met, NULL, bt_size_mul(split_count(plan), plan->heads),
+        dense_rows(plan) / (width > 128 ? 8 : 16) * sizeof(int));
     l->zeros = l->size;
 }
 
@@ -411,16 +451,20 @@ static void add_side(layout *l, bt_cuda_loop_list *side,
 static void add_backward_lists(layout *l, bt_cuda_plan *plan)
 {
     const bt_loop_list *queries = &plan->host->queries;
+    const bt_loop_list *dense = dense_list(plan);
     add_side(l, &plan->over_keys, &plan->host->keys);
     add_side(l, &plan->over_queries, queries);
     add(l, &plan->steps, queries->step_list, queries->step_count,
         sizeof(bt_loop_step));
     add(l, &plan->gaps, queries->gaps, queries->gap_count,
         sizeof(bt_loop_step));
-    add(l, &plan->ranks, queries->ranks,
-        queries->dense_count ? queries->visit_count : 0, sizeof(int32_t));
-    add(l, &plan->step_visits, queries->step_visits,
-        queries->dense_count ? queries->step_count : 0, sizeof(int32_t));
+    if (queries->dense_count) {
+        if (has_dense_list(plan))
+            add_side(l, &plan->dense, dense);
+        add(l, &plan->ranks, dense->ranks, dense->visit_count, sizeof(int32_t));
+        add(l, &plan->step_visits, dense->step_visits, dense->step_count,
+            sizeof(int32_t));
+    }
     add(l, &plan->dense_steps, queries->dense_steps, queries->dense_step_count,
         sizeof(int32_t));
     l->copied = l->size;
@@ -443,10 +487,8 @@ static void lay_backward(layout *l, bt_cuda_plan *plan)
     add(l, &plan->bad, NULL, plan->kv_heads, sizeof(int));
     add(l, &plan->dq_sum, NULL, bt_size_mul(steps, sum), sizeof(float));
     add(l, &plan->head_sums, NULL,
-        bt_size_mul(plan->host->queries.split_count,
-                    plan->kv_heads * ((group + 1) / 2)),
-        2 * bt_cuda_backward_rows(plan->head_dim) *
-            bt_cuda_width(plan->head_dim) * sizeof(float));
+        bt_size_mul(split_count(plan), plan->kv_heads * ((group + 1) / 2)),
+        2 * dense_rows(plan) * bt_cuda_width(plan->head_dim) * sizeof(float));
 }
 
 static bauta_status device_error(cudaError_t status, size_t bytes,
@@ -605,10 +647,12 @@ bauta_status bt_cuda_plan_complete(bt_cuda_plan *plan, void *stream,
     if (status)
         return status;
     // Dense tiles come first; those that see nothing follow the others.
-    plan->dense.tiles = plan->over_queries.tiles;
-    plan->dense.runs = plan->over_queries.runs;
-    plan->dense.bits = plan->over_queries.bits;
-    plan->over_queries.tiles += plan->dense.tile_count;
+    if (!has_dense_list(plan)) {
+        plan->dense.tiles = plan->over_queries.tiles;
+        plan->dense.runs = plan->over_queries.runs;
+        plan->dense.bits = plan->over_queries.bits;
+    }
+    plan->over_queries.tiles += host->queries.dense_count;
     plan->backward_memory = host->backward_block.memory;
     host->incomplete = false;
     return BAUTA_OK;

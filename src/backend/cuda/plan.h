@@ -67,7 +67,7 @@ struct bt_cuda_plan {
     bt_loop_step *gaps;   /* (gap_count) */
     int32_t *ranks;
     int32_t *step_visits; /* (step_count) */
-    int *added;           /* (heads, step_count, width / 64) */
+    int *added;           /* (heads, step_count, 2), or 1 with heads of 64 */
     int *bad;             /* (kv_heads) */
     float *dq_sum;        /* (heads, step_count, BT_STEP * width) */
     int *met;             /* of split tiles, see backward_fused.h */
