@@ -196,9 +196,10 @@ static const uint16_t *v_row(const problem *p, size_t j, size_t kv)
  * sum of their magnitudes, twice for what they drop between groups); scaling,
  * the logarithm of the sum and 2^x cost some ulps of their arguments; then both
  * are rounded to bf16 (2^-8). With heads up to 64, dS is made of weights that
- * are rounded already, over queries and in dense documents. A softcap c is
- * within c * 2^-21, its derivative within 2^-19, and a bias costs an ulp or two
- * of itself. Weights below 2^-126 are 0. */
+ * are rounded already, over queries and in dense documents, and there with
+ * heads over 128, too. A softcap c is within c * 2^-21, its derivative within
+ * 2^-19, and a bias costs an ulp or two of itself. Weights below 2^-126 are 0.
+ */
 typedef struct pair {
     double p, ds, p_error, ds_error, ds_key_error;
     double dbias, dbias_error; /* the gradient of the bias */

@@ -96,15 +96,14 @@ typedef struct finish_params {
 extern "C" cudaError_t bt_launch_delta(const delta_params *params, int width,
                                        size_t steps, cudaStream_t stream);
 
-/* All kernels of a backward pass with heads over 128
+/* All kernels of a backward pass with heads over 128, but for dense documents
  * (attention_backward_large_head.cu). */
 extern "C" cudaError_t bt_launch_backward_large_head(
     const delta_params *delta, int width, size_t steps,
     const backward_params *dq, int dq_blocks, const backward_params *dkv,
     int dkv_blocks, bt_bias_kind bias, cudaStream_t stream);
 
-/* Those of dense documents, with such heads, in five products, after delta
- * (attention_backward_fused_large.cu). */
+/* Those, in five products, after delta (attention_backward_fused_large.cu). */
 extern "C" cudaError_t
 bt_launch_backward_fused_large(int width, const backward_params *p, int blocks,
                                const finish_params *f, int finish_blocks,

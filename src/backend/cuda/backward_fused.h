@@ -179,17 +179,16 @@ BT_DEVICE void send_ds(fused_shared<D, STAGES> *s, int ds)
     consumer_release(&s->ds_full[ds]);
 }
 
-/* FIXUP: all groups clean the rows of a step and taint those that were not
- * finite. */
-template <int D, int STAGES>
-BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
+/* FIXUP: `WARPS` warps clean the rows of a step, Q and dO, and taint those that
+ * were not finite. */
+template <int D, int WARPS>
+BT_DEVICE void clean_rows(uint16_t (*tiles)[STEP * D], float *lse)
 {
-    const int warps = fused_layout<D>::warps;
     int lane = threadIdx.x % 32;
-    for (int row = threadIdx.x / 32 - 4; row < STEP; row += warps) {
+    for (int row = threadIdx.x / 32 - 4; row < STEP; row += WARPS) {
         bool nonfinite = false;
         for (int i = 0; i < 2 * (D / PANEL); i++) {
-            uint16_t *tile = s->streamed[at][i / (D / PANEL)];
+            uint16_t *tile = tiles[i / (D / PANEL)];
             uint32_t *word =
                 (uint32_t *)(tile + (i % (D / PANEL) * STEP + row) * PANEL) +
                 lane;
@@ -198,15 +197,14 @@ BT_DEVICE void fused_filter(fused_shared<D, STAGES> *s, int at)
             *word = filtered;
         }
         if (__any_sync(~0u, nonfinite) && lane == 0)
-            s->rows[at].lse[row] = NAN;
+            lse[row] = NAN;
     }
     fence_proxy_async();
-    named_sync(BARRIER_ALL, fused_layout<D>::warps * 32);
+    named_sync(BARRIER_ALL, WARPS * 32);
 }
 
-/* FIXUP: the same for the keys of the tile. */
-template <int D, int STAGES>
-BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
+/* FIXUP: a warp the same for its 16 keys, of which the thread has two. */
+template <int D> BT_DEVICE void clean_keys(bool *taint, uint16_t *keys)
 {
     int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16;
     uint32_t nonfinite_rows = 0;
@@ -214,8 +212,7 @@ BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
         bool nonfinite = false;
         for (int i = 0; i < D / PANEL; i++) {
             uint32_t *word =
-                (uint32_t *)(s->keys[b->group] +
-                             (i * GROUP_ROWS + first + row) * PANEL) +
+                (uint32_t *)(keys + (i * GROUP_ROWS + first + row) * PANEL) +
                 lane;
             uint32_t two = *word, filtered = filter_pair(two);
             nonfinite |= filtered != two;
@@ -223,10 +220,9 @@ BT_DEVICE void fused_filter_keys(fused_state<D> *b, fused_shared<D, STAGES> *s)
         }
         nonfinite_rows |= (uint32_t)__any_sync(~0u, nonfinite) << row;
     }
-    b->taint[0] = nonfinite_rows >> (lane / 4) & 1;
-    b->taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
+    taint[0] = nonfinite_rows >> (lane / 4) & 1;
+    taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
     fence_proxy_async();
-    named_sync(BARRIER_ALL, fused_layout<D>::warps * 32);
 }
 
 /* Wait for the next step: its stage, and what the group sees of it. */
@@ -240,7 +236,7 @@ BT_DEVICE int enter_step(fused_state<D> *b, const backward_params *p,
     b->flags = (int)__reduce_or_sync(~0u, s->flags[b->streamed.index]);
     int at = b->flags / STAGE;
     if (FIXUP)
-        fused_filter(s, at);
+        clean_rows<D, fused_layout<D>::warps>(s->streamed[at], s->rows[at].lse);
     bool sees = b->flags >> b->group & 1;
     b->partial = !sees || b->flags >> (BT_STEP_PARTIAL + b->group) & 1;
     b->word[0] = b->word[1] = 0;
@@ -533,8 +529,10 @@ BT_DEVICE int first_products(fused_state<D> *b, const backward_params *p,
 {
     int at = enter_step<D, STAGES, FIXUP>(b, p, s);
     barrier_wait(&s->keys_full, b->stationary_phase);
-    if (FIXUP)
-        fused_filter_keys(b, s);
+    if (FIXUP) {
+        clean_keys<D>(b->taint, s->keys[b->group]);
+        named_sync(BARRIER_ALL, fused_layout<D>::warps * 32);
+    }
     issue_x(b, s, at);
     barrier_wait(&s->values_full, b->stationary_phase);
     issue_y(b, s, at);

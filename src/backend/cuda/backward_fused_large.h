@@ -286,56 +286,8 @@ template <int D> struct large_state {
     float sum[D / 2];
 };
 
-/* FIXUP: the two groups clean the rows of a step and taint those that were not
- * finite. */
-template <int D> BT_DEVICE void large_filter(fused_large_shared<D> *s, int at)
-{
-    int lane = threadIdx.x % 32;
-    for (int row = threadIdx.x / 32 - 4; row < STEP; row += 8) {
-        bool nonfinite = false;
-        for (int i = 0; i < 2 * (D / PANEL); i++) {
-            uint16_t *tile = s->streamed[at][i / (D / PANEL)];
-            uint32_t *word =
-                (uint32_t *)(tile + (i % (D / PANEL) * STEP + row) * PANEL) +
-                lane;
-            uint32_t two = *word, filtered = filter_pair(two);
-            nonfinite |= filtered != two;
-            *word = filtered;
-        }
-        if (__any_sync(~0u, nonfinite) && lane == 0)
-            s->rows[at].lse[row] = NAN;
-    }
-    fence_proxy_async();
-    named_sync(BARRIER_ALL, 2 * GROUP);
-}
-
-/* FIXUP: group 0 cleans the keys, and finds out which of the thread's were not
- * finite. */
-template <int D>
-BT_DEVICE void large_filter_keys(bool *taint, fused_large_shared<D> *s)
-{
-    int lane = threadIdx.x % 32, first = threadIdx.x / 32 % 4 * 16;
-    uint32_t nonfinite_rows = 0;
-    for (int row = 0; row < 16; row++) {
-        bool nonfinite = false;
-        for (int i = 0; i < D / PANEL; i++) {
-            uint32_t *word =
-                (uint32_t *)(s->keys + (i * GROUP_ROWS + first + row) * PANEL) +
-                lane;
-            uint32_t two = *word, filtered = filter_pair(two);
-            nonfinite |= filtered != two;
-            *word = filtered;
-        }
-        nonfinite_rows |= (uint32_t)__any_sync(~0u, nonfinite) << row;
-    }
-    taint[0] = nonfinite_rows >> (lane / 4) & 1;
-    taint[1] = nonfinite_rows >> (lane / 4 + 8) & 1;
-    fence_proxy_async();
-    named_sync(BARRIER_ONE, GROUP);
-}
-
 /* FIXUP: group 2 cleans what it has of the other block's keys. */
-template <int D> BT_DEVICE void large_filter_others(fused_large_shared<D> *s)
+template <int D> BT_DEVICE void clean_others(fused_large_shared<D> *s)
 {
     uint32_t *word = (uint32_t *)s->others + threadIdx.x % GROUP;
     for (int i = 0; i < (int)(sizeof(s->others) / 4 / GROUP); i++)
@@ -358,7 +310,7 @@ BT_DEVICE int large_enter(large_state<D> *b, const backward_params *p,
     int at = b->flags / STAGE;
     if (FIXUP) {
         barrier_wait(&s->streamed_full[stage][!which], b->streamed.phase);
-        large_filter(s, at);
+        clean_rows<D, 8>(s->streamed[at], s->rows[at].lse);
     }
     bool sees = b->flags >> part & 1;
     b->partial = !sees || b->flags >> (BT_STEP_PARTIAL + part) & 1;
@@ -475,8 +427,10 @@ BT_DEVICE void large_item(large_state<D> *b, const backward_params *p,
     int at = large_enter<D, FIXUP>(b, p, s, first, part);
     barrier_wait(full, b->stationary_phase);
     b->stationary_phase ^= 1;
-    if (FIXUP && makes_dv)
-        large_filter_keys(taint, s);
+    if (FIXUP && makes_dv) {
+        clean_keys<D>(taint, s->keys);
+        named_sync(BARRIER_ONE, GROUP);
+    }
     issue_pairs<D, false>(b->x, NULL, stationary, s->streamed[at][first]);
     wgmma_wait<0>();
     wgmma_fence_operand<STEP / 2>(b->x);
@@ -574,24 +528,6 @@ BT_DEVICE void add_panel(float *to, const float *y, bool first)
     }
 }
 
-/* d (64 x 64) = or += a (64 x 16, registers) b (16 x 64, row by row). */
-BT_DEVICE void wgmma_rn_64(float *d, const uint32_t *a, uint64_t b,
-                           int accumulate)
-{
-    asm volatile(
-        "{\n"
-        ".reg .pred p;\n"
-        "setp.ne.b32 p, %37, 0;\n"
-        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
-        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
-        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
-        " %28, %29, %30, %31}, "
-        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
-        "}\n"
-        : BT_ACC_32(d, 0)
-        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
-}
-
 /* A panel of dQ, issued: over the block's keys, or over the other's. */
 BT_DEVICE void issue_panel(float *y, const uint32_t *f, const uint16_t *keys,
                            bool first)
@@ -600,7 +536,7 @@ BT_DEVICE void issue_panel(float *y, const uint32_t *f, const uint16_t *keys,
     wgmma_fence();
 #pragma unroll
     for (int i = 0; i < GROUP_ROWS / 16; i++)
-        wgmma_rn_64(y, f + i * 4, b + i * (16 * PANEL * 2 >> 4), !first || i);
+        wgmma_pv_64(y, f + i * 4, b + i * (16 * PANEL * 2 >> 4), !first || i);
     wgmma_commit();
 }
 
@@ -670,7 +606,7 @@ BT_DEVICE void large_make_dq(const backward_params *p, fused_large_shared<D> *s)
         barrier_wait(&s->keys_full, stationary_phase);
         stationary_phase ^= 1;
         if (FIXUP)
-            large_filter_others(s);
+            clean_others(s);
         for (; steps > 0; steps--) {
             int panel = panel_of_block<D>(0, rank);
             barrier_wait(&s->ds_full, phase);

@@ -487,6 +487,24 @@ BT_DEVICE void wgmma_pv_64(float *d, const uint32_t *a, uint64_t b)
         : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b));
 }
 
+/* d = or += the same. */
+BT_DEVICE void wgmma_pv_64(float *d, const uint32_t *a, uint64_t b,
+                           int accumulate)
+{
+    asm volatile(
+        "{\n"
+        ".reg .pred p;\n"
+        "setp.ne.b32 p, %37, 0;\n"
+        "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 "
+        "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, "
+        " %15, %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, "
+        " %28, %29, %30, %31}, "
+        "{%32, %33, %34, %35}, %36, p, 1, 1, 1;\n"
+        "}\n"
+        : BT_ACC_32(d, 0)
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(accumulate));
+}
+
 /* Sixteen rows and columns of a tile as a product takes them from registers:
  * lane l names the 16-byte chunk of row l % 16 in which column l / 16 * 8 is.
  */
