@@ -8,13 +8,14 @@
  * head_dim * visible pairs * heads operations forward and 10 backward (five
  * products, though some kernels make seven or eight), so what a mask hides and
  * a kernel computes all the same counts as lost time. "one" and "two" are the
- * backward pass of all documents by one kernel or by two, of which "backward"
- * chooses, see bt_cuda_dense_queries(); "plan" is the host time of updating the
- * plan. The last cases have a softcap or a bias; with a table or a tensor the
- * backward pass also makes its gradient. A tensor is shared by all sequences,
- * and if they are long by all heads. Each figure is the median of single passes
- * between two events, after warm-up; the inputs (200 MB) do not fit the L2.
- * attention_gpu.py times other libraries on the same cases. */
+ * backward pass of all documents by one kernel or by two (three with large
+ * heads), of which "backward" chooses, see bt_cuda_dense_queries(); "plan" is
+ * the host time of updating the plan. The last cases have a softcap or a bias;
+ * with a table or a tensor the backward pass also makes its gradient. A tensor
+ * is shared by all sequences, and if they are long by all heads. Each figure is
+ * the median of single passes between two events, after warm-up; the inputs
+ * (200 MB) do not fit the L2. attention_gpu.py times other libraries on the
+ * same cases. */
 #include "backend/cuda/cuda.h"
 #include "base/error.h"
 #include "base/philox.h"

@@ -12,10 +12,11 @@
  * order that it has to enforce. Here each has a kernel of its own, which makes
  * P and dS again. That is seven products instead of five; but every sum stays
  * in registers and has one order, nothing is exchanged, and no kernel waits for
- * another block. backward_fused.h does make both, in five. It is faster where
- * documents are long and dense, slower elsewhere, and has bits of its own. So
- * which documents are dense follows from their masks alone (see cuda.h), and a
- * plan may have documents of both kinds.
+ * another block. backward_fused.h does make both, in five (with large heads
+ * backward_fused_large.h). It is faster where documents are long and dense,
+ * slower elsewhere, and has bits of its own. So which documents are dense
+ * follows from their masks alone (see cuda.h), and a plan may have documents of
+ * both kinds.
  *
  * The two are the same program. A tile of rows of one side is stationary, and
  * the other side is streamed in steps of 64 rows (see loop_list.h):
@@ -120,15 +121,12 @@ static cudaError_t launch_all(size_t width, bt_bias_kind bias,
 }
 
 static cudaError_t launch_dense(size_t width, const backward_params *p,
-                                int blocks, int multiprocessors,
-                                const finish_params *f, int finish_blocks,
-                                cudaStream_t stream)
+                                int blocks, const finish_params *f,
+                                int finish_blocks, cudaStream_t stream)
 {
-    // An item keeps two blocks busy, see backward_fused_large.h.
     if (width > 128)
-        return bt_launch_backward_fused_large(
-            (int)width, p, 2 * min(p->items, multiprocessors / 2), f,
-            finish_blocks, stream);
+        return bt_launch_backward_fused_large((int)width, p, blocks, f,
+                                              finish_blocks, stream);
     return width == 128 ? launch_one<128>(p, blocks, f, finish_blocks, stream)
                         : launch_one<64>(p, blocks, f, finish_blocks, stream);
 }
@@ -262,6 +260,13 @@ static bauta_status fill_params(backward_params *p, const bt_cuda_plan *plan,
 static int blocks_of(const backward_params *p, const bt_cuda_plan *plan)
 {
     return min(p->items + p->empty_count * p->heads, plan->multiprocessors);
+}
+
+/* The same for dense documents: with large heads, two blocks share an item. */
+static int dense_blocks(const backward_params *p, const bt_cuda_plan *plan)
+{
+    int each = bt_cuda_width(plan->head_dim) > 128 ? 2 : 1;
+    return each * min(p->items, plan->multiprocessors / each);
 }
 
 extern "C" bauta_status bt_attention_backward_bf16_cuda(
@@ -417,9 +422,8 @@ extern "C" bauta_status bt_attention_backward_bf16_cuda(
             return status;
     }
     if (!result && plan->dense_step_count)
-        result = launch_dense(width, &p_dense, blocks_of(&p_dense, plan),
-                              plan->multiprocessors, &finish, finish_blocks,
-                              (cudaStream_t)stream);
+        result = launch_dense(width, &p_dense, dense_blocks(&p_dense, plan),
+                              &finish, finish_blocks, (cudaStream_t)stream);
     if (result)
         return bt_fail(err, BAUTA_ERR_DEVICE,
                        "cannot launch the attention kernels: %s",

@@ -75,22 +75,16 @@ BT_DEVICE void release_both(uint64_t *empty)
     }
 }
 
-/* Or for the other one. */
-BT_DEVICE void release_other(uint64_t *empty)
+/* Or for block `rank` alone. */
+BT_DEVICE void release_at(uint64_t *empty, uint32_t rank)
 {
     __syncwarp();
     if (threadIdx.x % 32 < WARP_ARRIVALS)
-        cluster_barrier_arrive(cluster_address(empty, other_rank()));
+        cluster_barrier_arrive(cluster_address(empty, rank));
 }
 
-/* An item is left to block 0, which hands it out: by a warp, or by a thread. */
-BT_DEVICE void release_item(uint64_t *empty)
-{
-    __syncwarp();
-    if (threadIdx.x % 32 < WARP_ARRIVALS)
-        cluster_barrier_arrive(cluster_address(empty, 0));
-}
-
+/* An item is left to block 0, which hands it out: by a warp with release_at,
+ * and by a thread. */
 BT_DEVICE void leave_item(uint64_t *empty)
 {
     cluster_barrier_arrive(cluster_address(empty, 0));
@@ -342,25 +336,15 @@ BT_DEVICE void send_weights(large_state<D> *b, fused_large_shared<D> *s)
     consumer_release(&s->weights_full);
 }
 
-/* Group 1: dP becomes dS with them. */
+/* Group 1: here they are. */
 template <int D>
-BT_DEVICE void take_weights(large_state<D> *b, fused_large_shared<D> *s,
-                            const float *delta)
+BT_DEVICE void take_weights(large_state<D> *b, fused_large_shared<D> *s)
 {
     int thread = threadIdx.x % GROUP;
     barrier_wait(&s->weights_full, b->phase);
 #pragma unroll
-    for (int i = 0; i < STEP / 16; i++) {
-        uint4 w = s->ds[i][thread];
-        const uint32_t four[4] = { w.x, w.y, w.z, w.w };
-#pragma unroll
-        for (int k = 0; k < 4; k++) {
-            float2 of = two_columns(columns_of(delta, b->t), i * 2 + k / 2);
-            float *at = b->x + i * 8 + k * 2;
-            at[0] = (at[0] - of.x) * __uint_as_float(four[k] << 16);
-            at[1] = (at[1] - of.y) * __uint_as_float(four[k] & 0xffff0000);
-        }
-    }
+    for (int i = 0; i < STEP / 16; i++)
+        *(uint4 *)(b->w + i * 4) = s->ds[i][thread];
 }
 
 /* Group 1: dS, for group 2 of both blocks. */
@@ -396,7 +380,8 @@ BT_DEVICE void large_step(large_state<D> *b, const backward_params *p,
                 b->x[i] = taint[i / 2 % 2] ? NAN : b->x[i];
         }
     } else {
-        take_weights(b, s, s->rows[at].delta);
+        take_weights(b, s);
+        compute_ds_packed(b->x, b->w, columns_of(s->rows[at].delta, b->t));
     }
     if (b->partial)
         apply_mask(b->x, b->word, b->t);
@@ -498,7 +483,7 @@ BT_DEVICE void large_compute(const backward_params *p, fused_large_shared<D> *s)
             if (!FIXUP && !good)
                 p->bad[w->head] = 1;
         }
-        release_item(&s->item_empty[b->items.index]);
+        release_at(&s->item_empty[b->items.index], 0);
 #pragma unroll
         for (int i = 0; i < D / 2; i++)
             b->sum[i] = 0.0f;
@@ -602,7 +587,7 @@ BT_DEVICE void large_make_dq(const backward_params *p, fused_large_shared<D> *s)
         if (__reduce_min_sync(~0u, w->item) < 0)
             return;
         int steps = __reduce_max_sync(~0u, w->steps * w->inner);
-        release_item(&s->item_empty[items.index]);
+        release_at(&s->item_empty[items.index], 0);
         barrier_wait(&s->keys_full, stationary_phase);
         stationary_phase ^= 1;
         if (FIXUP)
@@ -617,7 +602,7 @@ BT_DEVICE void large_make_dq(const backward_params *p, fused_large_shared<D> *s)
             expect_others(s);
             take_ds(f[1], s->others_ds);
             issue_panel(y, f[1], s->others[0], false);
-            release_other(&s->others_empty);
+            release_at(&s->others_empty, other_rank());
             barrier_wait(&s->turn, phase);
             phase ^= 1;
             bool first = s->dq_first;

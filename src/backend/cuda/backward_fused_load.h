@@ -313,9 +313,9 @@ template <int D>
 BT_DEVICE addition addition_at(const backward_params *p, const fused_work *w,
                                const reverse_cursor *k, int thread)
 {
-    const int panels = fused_layout<D>::panels;
+    const int count = dq_counters<D>;
     size_t step = (size_t)k->head * p->steps + k->run.padded_row / STEP;
-    addition a = { step * panels + thread % panels,
+    addition a = { step * count + thread % count,
                    p->ranks[w->visit + k->left - 1] };
     return a;
 }
