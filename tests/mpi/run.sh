@@ -15,14 +15,17 @@ bauta=$4
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 \
     OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_btl=self,vader \
     OMPI_MCA_mpi_yield_when_idle=1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# Open MPI has a folder for all runs of a user, which fails now and then if one
+# run begins while another one ends.
+export TMPDIR="$work"
 if ! "$mpiexec" -n "$count" true; then
     echo "$mpiexec cannot start $count processes here"
     exit 77
 fi
 "$mpiexec" -n "$count" "$program"
 
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 cd "$work"
 fail() {
     echo "$1"
